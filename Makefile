@@ -1,0 +1,29 @@
+# make run   installs into .venv and trains the quickstart on 2 ranks (about 3 minutes), then plots it
+# make test  the same .venv, the whole test suite
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
+
+.PHONY: run test clean
+
+run: .venv/run
+	$(BIN)/mpirun -n 2 $(BIN)/python -m esac_mpi configs/quickstart.toml
+	$(BIN)/python tools/plot.py runs/quickstart
+
+test: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+.venv/run: setup.cfg constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) '.[mpich,analysis]'
+	touch $@
+
+.venv/test: .venv/run
+	$(INSTALL) '.[mpich,analysis,test]'
+	touch $@
+
+clean:
+	rm -rf .venv runs

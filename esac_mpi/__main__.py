@@ -1,0 +1,47 @@
+"""Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]`."""
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before numpy: one BLAS thread per rank
+    os.environ[_name] = "1"
+
+import platform
+import sys
+import traceback
+
+from esac_mpi import comm, config, log, train
+
+
+def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
+    """Return (configuration, fresh), or the exit code of a command line that asks for help or is wrong. Rank 0 parses."""
+    answer: tuple[config.Config, bool] | int = 0
+    if world.rank == 0:
+        try:
+            answer = config.load(argv)
+        except config.ConfigError as error:
+            print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
+            answer = train.WRONG_USAGE
+        except SystemExit as end:  # tyro has printed its help or its complaint
+            answer = end.code if isinstance(end.code, int) else train.FAILED
+    return world.from_root(answer)
+
+
+def main(argv: list[str]) -> int:
+    """Run the program on this rank; return its exit code. One rank's exception ends the whole job."""
+    world = comm.World()
+    log.setup(world.rank, platform.node())
+    try:
+        comm.check_launcher(dict(os.environ), world.size)
+        answer = parse(world, argv)
+        return answer if isinstance(answer, int) else train.train(*answer, world, ["python", "-m", "esac_mpi", *argv])
+    except comm.LaunchError as error:
+        print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
+        return train.WRONG_USAGE
+    except BaseException:
+        print(f"esac_mpi: rank {world.rank} on {platform.node()} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        world.abort(train.FAILED)
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

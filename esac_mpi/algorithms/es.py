@@ -1,0 +1,208 @@
+"""Evolution strategies: lines 5-11 of ESAC's Algorithm 1 alone.
+
+Source: Salimans et al. 2017, Evolution Strategies as a Scalable Alternative to Reinforcement Learning (OpenAI-ES): mirrored
+sampling, centred ranks, Adam. The gradient is 1/(n sigma) sum_i F_i eps_i, as in the text; their code leaves 1/sigma out,
+which matters for SGD and weight decay alone.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi import evolution, noise
+from esac_mpi.envs import Env
+from esac_mpi.noise import Purpose
+from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.rollout import Best, Counters, play
+
+Row = dict[str, Any]
+THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
+
+
+@dataclass(frozen=True)
+class Params:
+    """What never changes in a run."""
+
+    config: configuration.Config
+    layout: Layout
+    horizon: int  # of an episode [steps]
+
+    @property
+    def es(self) -> configuration.ES:
+        """This algorithm's own table."""
+        return self.config.es
+
+
+@dataclass
+class State:
+    """All that changes, equal on every rank or shared by the node."""
+
+    theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"theta_es": self.theta_es}
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """The running standardisation of observations, or None where it is off or has seen nothing."""
+        count, total, squares = self.observation_sums
+        if not count.any():
+            return None
+        mean = total / count
+        std = np.sqrt(np.maximum(squares / count - mean**2, 1e-2))
+        return Normaliser(mean.astype(np.float32), std.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class Population:
+    """What the evaluation of a population gave."""
+
+    fitness: np.ndarray  # float64 [n] episodic returns, nan where unstable
+    length: np.ndarray  # int64 [n] [steps]
+    observation_sums: np.ndarray  # float64 [3, observation]
+    busy: np.ndarray  # float64 [ranks] [s]
+
+    @property
+    def unstable(self) -> int:
+        """Members whose return is not finite."""
+        return int((~np.isfinite(self.fitness)).sum())
+
+
+def init(params: Params, world: Any) -> State:
+    """Return the state before the first generation."""
+    theta = params.layout.initial(params.config.seed, THETA_ES)
+    zeros = np.zeros_like(theta)
+    sums = np.zeros((3, params.layout.sizes[0]))
+    return State(world.share(theta), world.share(zeros), world.share(zeros), sums)
+
+
+def generation(params: Params, state: State, world: Any, env: Env, learner: None = None) -> tuple[Row, Row]:
+    """Make one generation; return its metrics and its timing."""
+    es, k, start = params.es, state.generation + 1, world.clock()
+    population = evaluate(params, es, k, es.sigma, lambda slot: state.theta_es, world, env, state.normaliser)  # lines 5-8
+    shaped = evolution.centered_ranks(population.fitness)  # line 9
+    weights = evolution.slot_weights(shaped, es.sampling != "onesided")
+    evaluated = world.clock()
+
+    def update(block: int) -> np.ndarray:  # line 11
+        part = slices[block]
+        theta, gradient = state.theta_es[part], np.zeros(part.stop - part.start, np.float32)
+        for slot in range(weights.size):
+            gradient += weights[slot] * epsilon(params, k, slot, block, part)
+        gradient /= np.float32(es.population_size * es.sigma)
+        change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k)
+        state.theta_es[part] = theta + change
+        return np.array([checksum(theta), evolution.squares(theta), evolution.squares(change)])
+
+    slices = [part for _, part in noise.blocks(params.layout.d)]
+    world.checksum, theta_squares, change_squares = world.over_blocks(update, len(slices), 3)
+    state.generation = k
+    if es.observation_normalisation:
+        state.observation_sums += population.observation_sums
+    count(state.counters, population, params.horizon)
+    row = {
+        "fitness": population.fitness,
+        "length": population.length,
+        "sigma": es.sigma,
+        "theta_norm": np.sqrt(theta_squares),
+        "update_norm": np.sqrt(change_squares),
+    }
+    timing = {"busy_seconds": population.busy, "seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
+    return row, timing
+
+
+def evaluate(
+    params: Params,
+    es: configuration.Evolution,
+    k: int,
+    sigma: float,
+    parent: Callable[[int], np.ndarray],
+    world: Any,
+    env: Env,
+    normaliser: Normaliser | None = None,
+) -> Population:
+    """Evaluate parent(slot) + sign * sigma * eps for every member of generation k. Algorithm 1, lines 5-8."""
+    policy = make_policy(params, env, normaliser)
+    normalise = isinstance(es, configuration.ES) and es.observation_normalisation
+    size = params.layout.sizes[0] if normalise else 0
+
+    def work(i: int) -> np.ndarray:
+        slot, sign = member(es, i)
+        for block, part in noise.blocks(params.layout.d):
+            policy.theta[part] = evolution.mutated(parent(slot)[part], epsilon(params, k, slot, block, part), sign, sigma)
+        sums, total, length = np.zeros((3, size)), 0.0, 0
+
+        def watch(observation: np.ndarray) -> None:
+            sums[0] += 1.0
+            sums[1] += observation
+            sums[2] += np.square(observation, dtype=np.float64)
+
+        try:
+            for number in range(es.fitness_episodes):
+                start = slot if es.start_states == "slot" else i
+                seed = noise.integer(params.config.seed, Purpose.EPISODE, k, start, number)
+                episode = play(env, policy, seed, watch if normalise else None)
+                total += episode.episodic_return
+                length += episode.episodic_length
+        except Exception as error:
+            error.add_note(f"in generation {k}, member {i} (seed {params.config.seed})")
+            raise
+        return np.concatenate([[total / es.fitness_episodes, length], sums.ravel()])
+
+    table, busy = world.map(work, configuration.members(es), 2 + 3 * size)
+    if not np.isfinite(table[:, 0]).any():
+        raise ArithmeticError(f"generation {k}: the return of no member is finite; lower sigma or look at the task")
+    sums = np.zeros((3, params.layout.sizes[0]))
+    for row in table[:, 2:].reshape(-1, 3, size) if normalise else ():
+        sums += np.where(np.isfinite(row).all(), row, 0.0)  # in member order
+    return Population(table[:, 0], table[:, 1].astype(np.int64), sums, busy)
+
+
+def member(es: configuration.Evolution, i: int) -> tuple[int, int]:
+    """Return (slot, sign) of member i: 2j and 2j+1 are the pair of slot j; one-sided, a member is a slot."""
+    return (i, 1) if es.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
+
+
+def epsilon(params: Params, k: int, slot: int, block: int, part: slice) -> np.ndarray:
+    """Return a block of the noise of a slot in generation k, float32 [block size]. Algorithm 1, line 6."""
+    return noise.normal(params.config.seed, Purpose.MUTATION, k, slot, block, part.stop - part.start)
+
+
+def step(
+    es: configuration.Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int
+) -> np.ndarray:
+    """Return the change of theta along the gradient less weight decay; m and v are updated. Blocks, float32 [size]."""
+    ascent = gradient - np.float32(es.weight_decay) * theta
+    if es.optimiser == "sgd":
+        return evolution.sgd_step(ascent, es.lr_es)
+    return evolution.adam_step(ascent, m, v, k, es.lr_es)
+
+
+def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None) -> Policy:
+    """Return a policy of the run's layout and the task's bounds."""
+    network = params.config.policy
+    return Policy(params.layout, network.activation, network.output, env.low, env.high, normaliser)
+
+
+def checksum(theta: np.ndarray) -> float:
+    """Return a checksum of a block."""
+    return float(zlib.crc32(theta.tobytes()))
+
+
+def count(counters: Counters, population: Population, horizon: int) -> None:
+    """Count a population's steps; nominally, the papers' way, a generation is one horizon."""
+    counters.env_steps_population += int(population.length.sum())
+    counters.unstable_episodes += population.unstable
+    counters.nominal_steps += horizon

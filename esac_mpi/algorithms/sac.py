@@ -1,0 +1,87 @@
+"""The SAC learner alone: ESAC's other half. A generation is a number of training steps on rank 0.
+
+Source: Haarnoja et al. 2018. The other ranks share the evaluations.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi.algorithms.es import THETA_SAC, Row
+from esac_mpi.envs import Env
+from esac_mpi.learners.phase import Phase
+from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.rollout import Best, Counters
+
+
+@dataclass(frozen=True)
+class Params:
+    """What never changes in a run."""
+
+    config: configuration.Config
+    layout: Layout
+    horizon: int  # of an episode [steps]
+
+
+@dataclass
+class State:
+    """All that changes, beside the learner on rank 0."""
+
+    theta_sac: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor's mean
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"sac": self.theta_sac}
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """None: SAC sees plain observations."""
+        return None
+
+
+def init(params: Params, world: Any) -> State:
+    """Return the state before the first generation."""
+    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
+
+
+def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+    """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
+    k, start = state.generation + 1, world.clock()
+    phase, busy = learn(world, state, lambda: learner.phase(env, k, 0, params.config.sac.steps_per_generation, cut=True), learner)
+    state.generation = k
+    state.counters.nominal_steps += phase.env_steps
+    row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}
+    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start}
+
+
+def learn(world: Any, state: Any, work: Any, learner: Any) -> tuple[Phase, np.ndarray]:
+    """Run a learner phase on rank 0; give every rank its counts and theta_sac. Returns the phase and busy seconds [ranks]."""
+    table, busy = world.map(lambda i: work().vector(), 1, Phase.SIZE)  # one task: rank 0's
+    phase = Phase.of(table[0])
+    if learner is not None:
+        state.theta_sac[:] = learner.theta
+    world.broadcast_shared(state.theta_sac)
+    state.counters.env_steps_learner += phase.env_steps
+    state.counters.gradient_updates += phase.gradient_updates
+    state.counters.sac_phases += 1
+    return phase, busy
+
+
+def metrics(phase: Phase | None) -> Row:
+    """Return a row's columns about the learner; nan where no phase ran."""
+    phase = phase or Phase()
+    return {
+        "sac_episodic_return": phase.episodic_return,
+        "sac_critic_loss": phase.critic_loss,
+        "sac_actor_loss": phase.actor_loss,
+        "sac_value_loss": phase.value_loss,
+        "sac_mean_q": phase.mean_q,
+        "sac_temperature": phase.temperature,
+        "sac_entropy": phase.entropy,
+    }

@@ -1,0 +1,461 @@
+"""Hyperparameters: every field declared once, with its default, unit and source.
+
+Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C),
+then our own measurement (M). A TOML file and the command line hold only what differs.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import GenericAlias
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be run; the message says which key, why, and the nearest valid one."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The environment."""
+
+    id: str = "HalfCheetah-v5"
+    """Gymnasium id, dm_control/<domain>-<task>-v0, CyclicMDP-v0, or module:EnvId for your own. P: section 6."""
+    horizon: int = 0
+    """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Whichever is reached first ends the run; 0 = no limit. Naming any of them turns the default off."""
+
+    generations: int = 0
+    """Generations [generations]."""
+    env_steps: int = 0
+    """True environment steps of population, learner and evaluation together [steps]."""
+    nominal_steps: int = 1_000_000
+    """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
+
+
+@dataclass(frozen=True)
+class PolicyNetwork:
+    """The network of theta_es, of every offspring and of the SAC mean."""
+
+    hidden: tuple[int, ...] = (512, 512)
+    """Units of the hidden layers. P: 6.1; C: 256 256."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Nonlinearity of the hidden layers. P: 6.1."""
+    output: Literal["tanh", "clip"] = "tanh"
+    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip."""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What every evolution strategy here shares."""
+
+    population_size: int = 50
+    """Offspring per generation, n [members]. P: D.1; C: 10."""
+    sigma: float = 0.005
+    """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1 (0.01 on dm_control)."""
+    lr_es: float = 0.005
+    """Learning rate of theta_es, alpha_es. P: D.1 (0.01 on dm_control)."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Step rule of theta_es. P: 6.1 Adam; sgd is Algorithm 1, line 11, as printed."""
+    weight_decay: float = 0.0
+    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005."""
+    sampling: Literal["mirrored", "onesided", "repo"] = "mirrored"
+    """mirrored: n/2 pairs (+eps, -eps) sharing a parent (OpenAI-ES); onesided: n eps (P: Algorithm 1);
+    repo: n pairs, 2n episodes (C, as intended)."""
+    fitness_episodes: int = 1
+    """Episodes averaged into a member's fitness [episodes]. P: 1."""
+    start_states: Literal["slot", "member"] = "member"
+    """Who shares a start state: the members of a slot (a mirrored pair), or nobody."""
+
+
+@dataclass(frozen=True)
+class ES(Evolution):
+    """algorithm = "es": lines 5-11 of Algorithm 1 alone (OpenAI-ES, Salimans et al. 2017)."""
+
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics of the population's, clipped to +-5. OpenAI-ES: on."""
+
+
+@dataclass(frozen=True)
+class ESAC(Evolution):
+    """algorithm = "esac": Algorithm 1."""
+
+    reading: Literal["recommended", "paper", "repo"] = "recommended"
+    """Sets every switch below to one reading of the paper (READINGS in config.py); single fields override it."""
+    winner_fraction: float = 0.4
+    """Fraction of the members that win, e. P: D.1."""
+    sac_copies: int = 1
+    """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
+    winner_pull: float = 0.1
+    """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill over.
+    0 in the paper's reading. M."""
+    crossover: Literal["row", "element", "off"] = "row"
+    """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2), nothing (C, in effect)."""
+    gradient_members: Literal["all", "centre"] = "all"
+    """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those whose parent is theta_es."""
+    gradient_interval: int = 5
+    """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
+    gate: Literal["uniform", "normal"] = "uniform"
+    """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a probability (C)."""
+    p_sac_initial: float = 1.0
+    """p_sac at generation 0. C."""
+    p_sac_final: float = 0.1
+    """p_sac after annealing. C."""
+    p_sac_decay: float = 1200.0
+    """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
+    amt_clip: float = 1e-4
+    """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
+    amt_trigger: Literal["phase", "interval"] = "phase"
+    """When sigma is tuned: after each SAC phase (P: line 24), or every amt_interval generations (C)."""
+    amt_interval: int = 20
+    """Generations between tunings under amt_trigger = interval [generations]. C."""
+    amt_input: Literal["raw", "rank"] = "raw"
+    """What Eq. 6 compares: raw returns (P), or centred ranks, which makes it a constant (C)."""
+    amt_scope: Literal["noise", "gradient"] = "noise"
+    """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
+    sac_episodes: int = 5
+    """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
+    sac_min_steps: int = 1000
+    """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M."""
+
+
+@dataclass(frozen=True)
+class SAC:
+    """The Soft Actor-Critic learner (Haarnoja et al. 2018), inside ESAC and as algorithm = "sac"."""
+
+    lr_sac: float = 3e-4
+    """Adam's learning rate of actor, critics and temperature, alpha. P: D.1."""
+    gamma: float = 0.99
+    """Discount. P: D.1."""
+    tau: float = 0.005
+    """Polyak coefficient of the targets. C."""
+    temperature: float = 0.2
+    """Entropy temperature, lambda in Eq. 1; fixed in the paper's comparison (6.1). C: 0.2. Initial value if automatic."""
+    automatic_temperature: bool = False
+    """Tune the temperature towards an entropy of -action_size (Haarnoja et al. 2018b)."""
+    value_network: bool = False
+    """The form with V, target V and two Q (P: line 19; Haarnoja et al. 2018a) in place of two Q with targets."""
+    batch_size: int = 256
+    """Transitions per update. C."""
+    replay_capacity: int = 1_000_000
+    """Transitions kept [transitions]. C."""
+    start_steps: int = 10_000
+    """First training steps, taken with uniform random actions [steps]. C."""
+    updates_per_step: float = 1.0
+    """Gradient updates per training step. P: D.1."""
+    interleaved: bool = False
+    """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
+    steps_per_generation: int = 1000
+    """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut and bootstrapped."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Where the gradient learner runs."""
+
+    threads: int = 1
+    """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
+    device: str = "auto"
+    """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Noise-free episodes of theta_es and of the SAC mean, apart."""
+
+    every: int = 10
+    """Generations between evaluations [generations]."""
+    episodes: int = 10
+    """Episodes per policy and evaluation [episodes]. P: 6.1."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """When the complete state is saved; always at a stop and at the end."""
+
+    every_generations: int = 20
+    """Generations between checkpoints [generations]; 0 = by time only."""
+    every_minutes: float = 10.0
+    """Longest time between checkpoints [min]; 0 = by generations only."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """What the person sees."""
+
+    style: Literal["auto", "live", "plain"] = "auto"
+    """live: a small table that updates; plain: a line now and then; auto: live where the output is a terminal."""
+    every_seconds: float = 5.0
+    """Time between plain lines [s]."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """ESAC and its two halves on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
+
+    algorithm: Literal["esac", "es", "sac"] = "esac"
+    """Which algorithm runs; its table below has the same name."""
+    seed: int = 0
+    """Every random number of the run is addressed by this and what it is for."""
+    run_dir: str = ""
+    """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
+    task: Task = field(default_factory=Task)
+    budget: Budget = field(default_factory=Budget)
+    policy: PolicyNetwork = field(default_factory=PolicyNetwork)
+    esac: ESAC = field(default_factory=ESAC)
+    es: ES = field(default_factory=ES)
+    sac: SAC = field(default_factory=SAC)
+    learner: Learner = field(default_factory=Learner)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    display: Display = field(default_factory=Display)
+
+
+# What `esac.reading` sets. "paper" departs from the defaults only where the paper says something else in words or in
+# Algorithm 1; "repo" makes the public code's choices and keeps its dead operators dead, but not its crashes.
+READINGS: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "paper": {
+        "esac.sampling": "onesided",  # line 6
+        "esac.winner_pull": 0.0,  # lines 11 and 27 have none
+        "esac.crossover": "element",  # 5.1.2
+        "esac.gate": "normal",  # line 12
+        "esac.sac_min_steps": 0,  # D.1 counts episodes
+        "sac.value_network": True,  # line 19
+    },
+    "repo": {
+        "esac.sampling": "repo",  # n pairs
+        "esac.population_size": 10,
+        "esac.sac_copies": 4,
+        "esac.winner_pull": 0.0,
+        "esac.crossover": "off",  # works on copies, result discarded
+        "esac.amt_trigger": "interval",
+        "esac.amt_input": "rank",
+        "esac.amt_scope": "gradient",
+        "esac.sac_min_steps": 0,
+        "sac.interleaved": True,
+        "policy.hidden": (256, 256),
+        "policy.output": "clip",
+    },
+}
+
+FREE = {"run_dir", "budget", "checkpoint", "display"}  # may differ between a run and its continuation
+WARN = {"learner.device"}  # may differ, with a warning
+
+
+def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of every field."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            yield from flatten(value, f"{prefix}{f.name}.")
+        else:
+            yield prefix + f.name, value
+
+
+NAMES = tuple(name for name, _ in flatten(Config()))
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Return {name: (old, new)} of the fields that decide a run's results."""
+    pairs = zip(flatten(old), flatten(new), strict=True)
+    return {name: (a, b) for (name, a), (_, b) in pairs if a != b and not {name, name.split(".")[0]} & FREE}
+
+
+def updated(config: Config, values: dict[str, Any]) -> Config:
+    """Return `config` with the dotted names of `values` replaced."""
+    for name, value in values.items():
+        *section, key = name.split(".")
+        if section:
+            part = replace(getattr(config, section[0]), **{key: value})
+            config = replace(config, **{section[0]: part})
+        else:
+            config = replace(config, **{key: value})
+    return config
+
+
+def from_table(table: dict[str, Any], source: str) -> dict[str, Any]:
+    """Check a parsed TOML table against the fields; return {dotted name: value}.
+
+    Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
+    """
+    values: dict[str, Any] = {}
+    for key, entry in table.items():
+        for name, value in ({f"{key}.{k}": v for k, v in entry.items()} if isinstance(entry, dict) else {key: entry}).items():
+            values[name] = _coerce(_known(name, source), value, source)
+    return values
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a configuration file; return {dotted name: value}. Raises ConfigError."""
+    try:
+        return from_table(tomllib.loads(Path(path).read_text(encoding="utf-8")), str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def to_toml(config: Config) -> str:
+    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields."""
+    tables = asdict(config)
+    lines = [f"{key} = {_toml_value(value)}" for key, value in tables.items() if not isinstance(value, dict)]
+    for name, table in tables.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def load(argv: list[str]) -> tuple[Config, bool]:
+    """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
+
+    Raises ConfigError for a bad file, key or combination; SystemExit (0 for --help, 2 for a bad value) from tyro.
+    """
+    argv = list(argv)
+    fresh = "--fresh" in argv
+    argv = [token for token in argv if token != "--fresh"]
+    file_values: dict[str, Any] = {}
+    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not (i and argv[i - 1].startswith("--"))), None)
+    if position is not None:
+        file_values = read_toml(argv.pop(position))
+    named = _command_line_names(argv) | file_values.keys()
+
+    base = Config()
+    if any(name.startswith("budget.") for name in named):
+        base = updated(base, {"budget.nominal_steps": 0})
+    first = _parse(argv, updated(base, file_values))
+    preset = READINGS[first.esac.reading] if first.algorithm == "esac" else {}
+    config = _parse(argv, updated(updated(base, preset), file_values)) if preset else first
+    check(config)
+    return config, fresh
+
+
+def check(config: Config) -> None:
+    """Raise ConfigError unless every field, and every combination of fields, can be run."""
+    positive = {
+        "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "sac.batch_size",
+        "sac.replay_capacity", "sac.steps_per_generation",
+        *(f"{t}.{k}" for t in ("esac", "es") for k in ("population_size", "sigma", "lr_es", "fitness_episodes")),
+        "esac.gradient_interval", "esac.p_sac_decay", "esac.amt_interval",
+    }  # fmt: skip
+    for name, value in flatten(config):
+        for v in value if isinstance(value, tuple) else (value,):
+            if isinstance(v, bool) or not isinstance(v, int | float):
+                continue
+            if not (v > 0 if name in positive else v >= 0) or v == float("inf"):
+                raise ConfigError(f"{name} = {v}: must be {'positive' if name in positive else 'at least 0'} and finite")
+    for name in ("esac.winner_fraction", "esac.winner_pull", "esac.p_sac_initial", "esac.p_sac_final", "sac.gamma", "sac.tau"):
+        if (value := dict(flatten(config))[name]) > 1:
+            raise ConfigError(f"{name} = {value}: must be at most 1")
+    if config.seed >= 2**63:
+        raise ConfigError(f"seed = {config.seed}: must be below 2**63")
+    if not any(asdict(config.budget).values()):
+        raise ConfigError("budget: no limit is set; the run would never end. Set budget.generations, env_steps or nominal_steps")
+    if config.algorithm in ("esac", "es"):
+        _check_population(config.algorithm, getattr(config, config.algorithm))
+
+
+def slots(evolution: Evolution) -> int:
+    """Return the number of slots: mirrored, a slot is a pair of members; else one member."""
+    return evolution.population_size // 2 if evolution.sampling == "mirrored" else evolution.population_size
+
+
+def members(evolution: Evolution) -> int:
+    """Return the number of members, which is the number of fitness values of a generation."""
+    return slots(evolution) * (1 if evolution.sampling == "onesided" else 2)
+
+
+def winners(esac: ESAC) -> int:
+    """Return |W| = round(e n) [members]."""
+    return round(esac.winner_fraction * esac.population_size)
+
+
+def child_slots(esac: ESAC) -> int:
+    """Return the number of slots whose parent is a crossover child."""
+    if esac.crossover == "off":
+        return 0
+    return winners(esac) // 2 if esac.sampling == "mirrored" else winners(esac)
+
+
+def _check_population(table: str, evolution: Evolution) -> None:
+    n = evolution.population_size
+    if evolution.sampling == "mirrored" and n % 2:
+        raise ConfigError(f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided")
+    if isinstance(evolution, ESAC):
+        children, copies, have = child_slots(evolution), evolution.sac_copies, slots(evolution)
+        if children + copies > have:
+            raise ConfigError(
+                f"esac: {children} crossover children + {copies} SAC copies > {have} slots; "
+                "lower esac.winner_fraction or esac.sac_copies, or raise esac.population_size"
+            )
+        if evolution.gradient_members == "centre" and children + copies == have:
+            raise ConfigError("esac.gradient_members = centre: no slot has theta_es as its parent")
+
+
+def _known(name: str, source: str) -> str:
+    if name in NAMES:
+        return name
+    nearest = difflib.get_close_matches(name, NAMES, 1, 0.0)[0]
+    raise ConfigError(f"{source}: unknown key '{name}'; did you mean '{nearest}'?")
+
+
+def _hint(name: str) -> Any:
+    owner: Any = Config
+    *sections, key = name.split(".")
+    for section in sections:
+        owner = get_type_hints(owner)[section]
+    return get_type_hints(owner)[key]
+
+
+def _coerce(name: str, value: Any, source: str) -> Any:
+    hint = _hint(name)
+    if get_origin(hint) is Literal:
+        if value in get_args(hint):
+            return value
+        wanted = " | ".join(repr(choice) for choice in get_args(hint))
+    elif isinstance(hint, GenericAlias):  # tuple[int, ...]
+        if isinstance(value, list) and all(type(v) is int for v in value):
+            return tuple(value)
+        wanted = "a list of integers"
+    else:
+        if type(value) is hint or (hint is float and type(value) is int):
+            return hint(value)
+        wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[hint]
+    raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return repr(value)
+
+
+def _command_line_names(argv: list[str]) -> set[str]:
+    """Return the dotted names that the command line sets; rewrite true/false as tyro wants them."""
+    named = set()
+    for i, token in enumerate(argv):
+        if token.startswith("--") and token != "--help":
+            named.add(_known(token[2:].split("=")[0].replace("-", "_"), "command line"))
+        elif token in ("true", "false"):
+            argv[i] = token.capitalize()
+    return named
+
+
+def _parse(argv: list[str], default: Config) -> Config:
+    import tyro  # rank 0 alone parses
+
+    usage = "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]"
+    text = f"{Config.__doc__}\n\n{usage}\n--fresh starts over and moves an old run of the same directory aside."
+    flags = (tyro.conf.FlagConversionOff,)
+    return tyro.cli(Config, prog="esac_mpi", description=text, default=default, args=argv, config=flags)

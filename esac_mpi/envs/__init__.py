@@ -1,0 +1,115 @@
+"""Environments: `make(id)` gives any task the same small interface. One adapter file per library, imported when asked for.
+
+An episode is a function of its seed and the actions alone: it equals itself, bit by bit, in a fresh environment and after
+ten other episodes. The adapters see to that where a library does not.
+"""
+
+import difflib
+import logging
+import math
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class TaskError(Exception):
+    """A task that is unknown or cannot be trained on; the message says which, why, and the nearest valid id."""
+
+
+class UnstablePhysics(Exception):
+    """A step that the physics could not make."""
+
+
+class Env(Protocol):
+    """One environment, one episode at a time."""
+
+    id: str
+    observation_size: int
+    action_size: int
+    low: np.ndarray  # float32 [action] bounds of the task
+    high: np.ndarray  # float32 [action]
+    horizon: int  # steps after which an episode is truncated
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start the episode that `seed` names; return its first observation, float32 [observation].
+
+        Raises UnstablePhysics.
+        """
+        ...
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action, float32 [action] in [low, high]; return observation, reward, terminated, truncated.
+
+        A time limit truncates and never terminates. Raises UnstablePhysics.
+        """
+        ...
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the simulator warned of a bad position, velocity, acceleration or control since the reset."""
+        ...
+
+
+def make(id: str, horizon: int = 0) -> Env:
+    """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0 or CyclicMDP-v0.
+
+    `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps]. Raises TaskError.
+    """
+    if id == "CyclicMDP-v0":
+        from esac_mpi.envs.cyclic_mdp import HORIZON, CyclicMDP
+
+        return CyclicMDP(task_horizon(id, HORIZON, horizon))
+    if id.startswith("dm_control/"):
+        from esac_mpi.envs.dm_control_env import DMControlEnv
+
+        return DMControlEnv(id, horizon)
+    from esac_mpi.envs.gymnasium_env import GymnasiumEnv
+
+    return GymnasiumEnv(id, horizon)
+
+
+def nearest(id: str, valid: Iterable[str]) -> str:
+    """Return the sentence that names the valid id most like `id`."""
+    return f"Did you mean '{difflib.get_close_matches(id, valid, 1, 0.0)[0]}'?"
+
+
+def task_horizon(id: str, own: float, requested: int) -> int:
+    """Return the sooner of the task's own time limit (inf = none) and the requested one (0 = none) [steps]."""
+    limit = min(own, requested or math.inf)
+    if limit == math.inf:
+        raise TaskError(f"{id} has no time limit: set task.horizon.")
+    return int(limit)
+
+
+def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds as float32 [action]. Raises TaskError where there is none."""
+    bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
+    if not np.isfinite(bounds).all():
+        raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it.")
+    return bounds
+
+
+def import_mujoco() -> ModuleType:
+    """Import mujoco and keep its warnings off the disk: by default it writes MUJOCO_LOG.TXT where the program runs.
+
+    To be called after the import of dm_control, which sets a handler of its own, and before a model is compiled.
+    """
+    import mujoco
+
+    mujoco.set_mju_user_warning(_log_warning)
+    return mujoco
+
+
+def unstable(data: Any) -> bool:
+    """Return whether a MuJoCo MjData warned of a bad state or control since its reset."""
+    import mujoco
+
+    kinds = mujoco.mjtWarning
+    bad = (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC, kinds.mjWARN_BADCTRL)
+    return any(data.warning[kind].number > 0 for kind in bad)
+
+
+def _log_warning(message: str) -> None:
+    logging.getLogger(__name__).debug("MuJoCo: %s", message)  # counted through `unstable`, so not repeated by every rank

@@ -1,0 +1,43 @@
+"""The discrete Cyclic MDP: Suri et al., ESAC, section 4. It needs no simulator.
+
+Three states on a circle, start in S0. Clockwise pays +1, S0 -> S1 -> S2 -> S0; anticlockwise and stay pay -1 and end the
+episode, which is otherwise truncated at 2000 steps, the optimum being +2000. A policy has three outputs; the largest is the
+action taken. The paper does not number the actions: clockwise is output 1, as in the public code; the other two have the
+same effect. The public code also differs from the paper: its third transition, S2 -> S0, pays 2, and it has no horizon.
+"""
+
+import numpy as np
+
+HORIZON = 2000  # [steps]
+CLOCKWISE = 1  # which of the three outputs
+
+
+class CyclicMDP:
+    """The Cyclic MDP; `reward_wrap` is the reward of S2 -> S0 (paper: 1, public code: 2)."""
+
+    def __init__(self, horizon: int = HORIZON, reward_wrap: float = 1.0) -> None:
+        self.id = "CyclicMDP-v0"
+        self.observation_size = 3  # one-hot state
+        self.action_size = 3
+        self.low, self.high = -np.ones(3, np.float32), np.ones(3, np.float32)
+        self.horizon = horizon
+        self.unstable = False
+        self._rewards = (1.0, 1.0, reward_wrap)  # of clockwise, by state
+        self._observations = np.eye(3, dtype=np.float32)
+        self._state = 0
+        self._steps = 0
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start in S0, whatever the seed; return the observation, float32 [3]."""
+        self._state = 0
+        self._steps = 0
+        return self._observations[0].copy()
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take the action with the largest of three outputs; return observation, reward, terminated, truncated."""
+        clockwise = np.argmax(action) == CLOCKWISE
+        reward = self._rewards[self._state] if clockwise else -1.0
+        if clockwise:
+            self._state = (self._state + 1) % 3
+        self._steps += 1
+        return self._observations[self._state].copy(), reward, not clockwise, self._steps >= self.horizon

@@ -1,0 +1,71 @@
+"""Tasks of the DeepMind Control Suite: dm_control/<domain>-<task>-v0."""
+
+import math
+import os
+
+import numpy as np
+
+os.environ.setdefault("MUJOCO_GL", "disabled")  # or the import looks for a display
+
+from dm_control import suite
+from dm_control.rl.control import PhysicsError
+
+from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, unstable
+
+mujoco = import_mujoco()
+
+TASKS = {f"dm_control/{domain}-{task}-v0": (domain, task) for domain, task in suite.ALL_TASKS}
+
+
+class DMControlEnv:
+    """A dm_control environment, its observations flattened in the order of its observation_spec."""
+
+    def __init__(self, id: str, horizon: int = 0) -> None:
+        if id not in TASKS:
+            raise TaskError(f"Unknown task '{id}'. {nearest(id, TASKS)}")
+        # A fixed seed, because lqr draws its model, and not only its start state, when it is built.
+        self._env = suite.load(*TASKS[id], task_kwargs={"random": 0})
+        action = self._env.action_spec()
+        observations = self._env.observation_spec()
+        self.id = id
+        self.low, self.high = action_bounds(
+            id, np.broadcast_to(action.minimum, action.shape), np.broadcast_to(action.maximum, action.shape)
+        )
+        self.action_size = self.low.size
+        self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
+        limit = self._env._step_limit  # a float, and there is no public name; the last step is the first not below it
+        self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
+        self._names = tuple(observations)
+        self._steps = 0
+        try:
+            self.reset(0)
+        except RuntimeError as error:  # quadruped-escape wants OpenGL
+            raise TaskError(f"{id} cannot start an episode: {error}") from error
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start the episode that `seed` names; return its first observation, float32 [observation]."""
+        self._env.task.random.seed(seed)  # in place: the suite's tasks keep no other state between episodes
+        self._steps = 0
+        try:
+            return self._flat(self._env.reset().observation)
+        except (PhysicsError, mujoco.FatalError) as error:
+            raise UnstablePhysics(f"{self.id}: {error}") from error
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
+        try:
+            timestep = self._env.step(action)
+        except (PhysicsError, mujoco.FatalError) as error:
+            raise UnstablePhysics(f"{self.id}: {error}") from error
+        self._steps += 1
+        terminated = timestep.last() and timestep.discount == 0.0
+        truncated = (timestep.last() and not terminated) or self._steps >= self.horizon
+        return self._flat(timestep.observation), float(timestep.reward), terminated, truncated
+
+    @property
+    def unstable(self) -> bool:
+        """Whether MuJoCo warned of a bad state or control since the reset."""
+        return unstable(self._env.physics.data.ptr)
+
+    def _flat(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        return np.concatenate([np.ravel(observation[name]) for name in self._names], dtype=np.float32)

@@ -1,0 +1,107 @@
+"""Gymnasium tasks: any id with a bounded Box of actions and array observations, and module:EnvId for your own.
+
+Your own environment must draw every random number from `self.np_random` (or from `seed` in `reset`) and keep nothing from
+one episode to the next.
+"""
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, unstable
+
+mujoco = import_mujoco()
+
+
+class GymnasiumEnv:
+    """A Gymnasium environment with flat observations and actions."""
+
+    def __init__(self, id: str, horizon: int = 0) -> None:
+        self.id = id
+        self._env = _build(id)
+        space = self._env.action_space
+        if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
+            raise TaskError(f"{id} has the actions {space}; continuous ones are needed.{_continuous(id)}")
+        self.low, self.high = action_bounds(id, space.low, space.high)
+        self.action_size = self.low.size
+        self.observation_size = math.prod(_shape(self._env.observation_space))
+        limit = self._env.spec.max_episode_steps if self._env.spec else None
+        self.horizon = task_horizon(id, limit or math.inf, horizon)
+        self._action_shape, self._action_dtype = space.shape, space.dtype
+        self._steps = 0
+        self._rebuild = _keeps_world(self._env)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start the episode that `seed` names; return its first observation, float32 [observation]."""
+        if self._rebuild:
+            self._env.close()
+            self._env = _build(self.id)
+        self._steps = 0
+        observation, _ = self._env.reset(seed=seed)
+        return _flat(observation)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
+        try:
+            observation, reward, terminated, truncated, _ = self._env.step(
+                action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
+            )
+        except mujoco.FatalError as error:
+            raise UnstablePhysics(f"{self.id}: {error}") from error
+        self._steps += 1
+        return _flat(observation), float(reward), bool(terminated), bool(truncated) or self._steps >= self.horizon
+
+    @property
+    def unstable(self) -> bool:
+        """Whether MuJoCo warned of a bad state or control since the reset; it repairs the state and steps on."""
+        data = getattr(self._env.unwrapped, "data", None)
+        return isinstance(data, mujoco.MjData) and unstable(data)
+
+
+def _build(id: str) -> gymnasium.Env[Any, Any]:
+    try:
+        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id))}") from error
+    except (gymnasium.error.Error, ImportError) as error:
+        raise TaskError(f"{id} cannot be made: {error}") from error
+    if isinstance(env.observation_space, Box):
+        return env
+    if not env.observation_space.is_np_flattenable:
+        raise TaskError(f"{id} has the observations {env.observation_space}; they cannot be flattened to an array.")
+    return gymnasium.wrappers.FlattenObservation(env)
+
+
+def _ids(id: str) -> list[str]:
+    """Return the ids that `id` may have meant, with its module in front where it names one."""
+    module, colon, _ = id.rpartition(":")
+    return [f"{module}{colon}{known}" for known in gymnasium.registry] + ([] if colon else ["CyclicMDP-v0"])
+
+
+def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
+    assert space.shape is not None  # a Box, by _build
+    return space.shape
+
+
+def _flat(observation: np.ndarray) -> np.ndarray:
+    return np.array(observation, np.float32).reshape(-1)  # a copy: an environment may return its own buffer
+
+
+def _continuous(id: str) -> str:
+    """Return a hint at the continuous form of a discrete task, where Gymnasium has one."""
+    continuous = id.replace("-v", "Continuous-v")
+    return f" Did you mean '{continuous}'?" if continuous in gymnasium.registry else ""
+
+
+def _keeps_world(env: gymnasium.Env[Any, Any]) -> bool:
+    """Return whether a reset keeps the Box2D world, as BipedalWalker's does and LunarLander's does not.
+
+    A kept world remembers earlier episodes: measured on BipedalWalker-v3, other bits from the fifth step on. The cure is to
+    build the environment anew at each reset (4 ms).
+    """
+    world = getattr(env.unwrapped, "world", None)
+    env.reset(seed=0)
+    return type(world).__name__ == "b2World" and getattr(env.unwrapped, "world", None) is world

@@ -1,0 +1,113 @@
+"""Operators of evolution strategies and of ESAC: pure numpy, no state, no randomness of their own.
+
+Sources: OpenAI-ES (Salimans et al. 2017), ESAC (Suri et al.), Adam (Kingma and Ba 2015). Vectors over parameters may be
+blocks of theta: every operator on them is elementwise.
+"""
+
+import numpy as np
+
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+
+def centered_ranks(fitness: np.ndarray) -> np.ndarray:
+    """Return ranks of `fitness` [n] scaled to [-0.5, 0.5], float64 [n].
+
+    Ties share their average rank, so equal returns give a zero gradient. A value that is not finite ranks last.
+    """
+    if fitness.size < 2:
+        return np.zeros(fitness.size)
+    finite = np.where(np.isfinite(fitness), fitness, -np.inf)
+    _, inverse, counts = np.unique(finite, return_inverse=True, return_counts=True)
+    average = np.cumsum(counts) - (counts + 1) / 2  # of the 0-based ranks of each distinct value
+    return average[inverse] / (fitness.size - 1) - 0.5
+
+
+def select_winners(fitness: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of the `count` best of `fitness` [n], best first; ties by index; not finite last."""
+    finite = np.where(np.isfinite(fitness), fitness, -np.inf)
+    return np.argsort(-finite, kind="stable")[:count]
+
+
+def slot_weights(shaped: np.ndarray, pairs: bool) -> np.ndarray:
+    """Return each slot's factor of its epsilon in sum_i F_i eps_i, float32 [slots].
+
+    Members 2j and 2j+1 of a pair have +eps_j and -eps_j; without pairs a member is a slot.
+    """
+    return (shaped[0::2] - shaped[1::2] if pairs else shaped).astype(np.float32)
+
+
+def adam_step(gradient: np.ndarray, m: np.ndarray, v: np.ndarray, t: int, lr: float) -> np.ndarray:
+    """Return Adam's ascent step for step number t = 1, 2, ...; moments m and v are updated in place. All float32 [size]."""
+    beta1, beta2 = ADAM_BETAS
+    m += np.float32(1 - beta1) * (gradient - m)
+    v += np.float32(1 - beta2) * (gradient * gradient - v)
+    scale = lr * np.sqrt(1 - beta2**t) / (1 - beta1**t)
+    return np.float32(scale) * m / (np.sqrt(v) + np.float32(ADAM_EPSILON * np.sqrt(1 - beta2**t)))
+
+
+def sgd_step(gradient: np.ndarray, lr: float) -> np.ndarray:
+    """Return the ascent step lr * gradient, float32 [size]. Algorithm 1, line 11, as printed."""
+    return np.float32(lr) * gradient
+
+
+def smooth_l1(x: float, y: float) -> float:
+    """Return the Huber loss of two scalars. Eq. (4)."""
+    gap = abs(x - y)
+    return 0.5 * gap * gap if gap < 1 else gap - 0.5
+
+
+def amt_step(returns: np.ndarray, sigma: float, lr_es: float, clip: float) -> tuple[float, float]:
+    """Return AMT's increase of sigma, clipped to [0, clip], and unclipped. Eqs. (5) and (6).
+
+    R_max and R_avg are the best and the mean of the finite entries of `returns` [n].
+    """
+    finite = returns[np.isfinite(returns)]
+    raw = lr_es / (returns.size * sigma) * smooth_l1(float(finite.max()), float(finite.mean()))
+    return min(max(raw, 0.0), clip), raw
+
+
+def p_sac(generation: int, initial: float, final: float, decay: float) -> float:
+    """Return the exponentially annealed probability of a SAC phase."""
+    return final + (initial - final) * float(np.exp(-generation / decay))
+
+
+def exchanged_rows(random: np.random.Generator, lengths: list[int]) -> np.ndarray:
+    """Return which rows a child takes from its winner, bool [sum(lengths)].
+
+    Each tensor of `lengths` rows sees a uniform number of exchanges, below twice its rows for a matrix and below its length
+    for a bias (tensors alternate); an exchange picks a row and, with probability 1/2, takes the winner's.
+    """
+    parts = []
+    for index, length in enumerate(lengths):
+        taken = np.zeros(length, bool)
+        exchanges = random.integers(2 * length if index % 2 == 0 else length)
+        rows = random.integers(length, size=exchanges)
+        taken[rows[random.random(exchanges) < 0.5]] = True
+        parts.append(taken)
+    return np.concatenate(parts)
+
+
+def crossover(winner: np.ndarray, theta: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """Return the child of theta that has the winner's value where `taken`. All [size]."""
+    return np.where(taken, winner, theta)
+
+
+def pull(theta: np.ndarray, mean_winner: np.ndarray, strength: float) -> np.ndarray:
+    """Return theta [size] moved by `strength` towards the mean of the winners [size]."""
+    return theta + np.float32(strength) * (mean_winner - theta)
+
+
+def mutated(parent: np.ndarray, epsilon: np.ndarray, sign: int, sigma: float) -> np.ndarray:
+    """Return parent + sign * sigma * epsilon, float32 [size]. Algorithm 1, line 7."""
+    return parent + np.float32(sign * sigma) * epsilon
+
+
+def squares(x: np.ndarray) -> float:
+    """Return the sum of squares of a block, summed in float64."""
+    return inner(x, x)
+
+
+def inner(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the inner product of two blocks, summed in float64."""
+    return float(np.sum(np.multiply(x, y, dtype=np.float64)))

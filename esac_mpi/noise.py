@@ -1,0 +1,48 @@
+"""Addressed randomness: the only source of random numbers.
+
+A number is named by (seed, purpose, generation, member, block), not by what was drawn before it: any rank makes any part
+of any epsilon, and nothing about randomness is stored or sent. The address is the key and counter of a Philox 4x64
+generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"); each address owns 2**64 draws.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+import numpy as np
+
+BLOCK = 16_384  # parameters of a block; a constant, because bits depend on it
+
+
+class Purpose(IntEnum):
+    """What a random number is for. Values are part of the bits: never renumber."""
+
+    INIT = 1  # initial weights; member = which network
+    MUTATION = 2  # epsilon; member = slot
+    EPISODE = 3  # start state and environment generator; member = slot or member, block = episode
+    GATE = 4  # mu of Algorithm 1, line 12
+    CROSSOVER = 5  # member = child
+    EVALUATION = 6  # block = episode
+    LEARNER = 7  # exploration, replay sampling and torch's generators of a phase
+    LEARNER_EPISODE = 8  # block = episode of the phase
+    PROBE = 9  # start-up comparison of nodes
+
+
+def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:
+    """Return the generator at an address."""
+    return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, block, member, generation]))
+
+
+def normal(seed: int, purpose: Purpose, generation: int, member: int, block: int, size: int) -> np.ndarray:
+    """Return `size` standard normal numbers of an address, float32 [size]."""
+    return generator(seed, purpose, generation, member, block).standard_normal(size, dtype=np.float32)
+
+
+def integer(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> int:
+    """Return an integer in [0, 2**31) of an address, to seed a library's own generator."""
+    return int(generator(seed, purpose, generation, member, block).integers(2**31))
+
+
+def blocks(d: int) -> Iterator[tuple[int, slice]]:
+    """Yield (index, slice) of the blocks of a vector of length d."""
+    for index, start in enumerate(range(0, d, BLOCK)):
+        yield index, slice(start, min(start + BLOCK, d))

@@ -1,0 +1,135 @@
+"""The numpy policy and the layout of the flat parameter vector theta.
+
+theta holds, layer by layer, the weight matrix [out, in] row by row and then the bias [out]. theta_es, every offspring and
+the SAC mean share this layout (trunk + mean head), so a SAC copy behaves the same in both roles.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from esac_mpi.noise import Purpose, generator
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One weight matrix or bias inside theta."""
+
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def stop(self) -> int:
+        """End of the tensor in theta (exclusive)."""
+        return self.start + int(np.prod(self.shape))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the tensors of a multilayer perceptron lie in theta.
+
+    `sizes` are [observation, hidden ..., action]; `tensors` alternates weight and bias, input layer first.
+    """
+
+    sizes: tuple[int, ...]
+    tensors: tuple[Tensor, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        tensors: list[Tensor] = []
+        for fan_in, fan_out in pairwise(self.sizes):
+            for shape in ((fan_out, fan_in), (fan_out,)):
+                tensors.append(Tensor(shape, tensors[-1].stop if tensors else 0))
+        object.__setattr__(self, "tensors", tuple(tensors))
+
+    @property
+    def d(self) -> int:
+        """Length of theta."""
+        return self.tensors[-1].stop
+
+    def views(self, theta: np.ndarray) -> list[np.ndarray]:
+        """Return the tensors as views into theta [d]."""
+        if theta.shape != (self.d,) or theta.dtype != np.float32:
+            raise ValueError(f"theta must be float32 [{self.d}], got {theta.dtype} {list(theta.shape)}")
+        return [theta[t.start : t.stop].reshape(t.shape) for t in self.tensors]
+
+    def rows(self) -> np.ndarray:
+        """Return the row boundaries in theta: every row of a matrix, every element of a bias; int64 [rows + 1]."""
+        lengths = np.concatenate([np.full(t.shape[0], t.shape[1] if len(t.shape) == 2 else 1) for t in self.tensors])
+        return np.concatenate([[0], np.cumsum(lengths)])
+
+    def initial(self, seed: int, network: int) -> np.ndarray:
+        """Return initial weights, float32 [d]: Xavier-uniform matrices and zero biases (public ESAC code)."""
+        theta = np.zeros(self.d, np.float32)
+        random = generator(seed, Purpose.INIT, member=network)
+        for view in self.views(theta)[::2]:
+            bound = np.sqrt(6.0 / sum(view.shape))
+            view[:] = random.uniform(-bound, bound, view.shape)
+        return theta
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """Standardisation of observations: clip((o - mean) / std, -5, 5). Source: OpenAI-ES."""
+
+    mean: np.ndarray  # float32 [observation]
+    std: np.ndarray  # float32 [observation]
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Return the standardised observation, float32 [observation]."""
+        return np.clip((observation - self.mean) / self.std, -5.0, 5.0)
+
+
+class Policy:
+    """A deterministic policy: observation [observation] in, action [action] in the task's bounds out."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        activation: str,
+        output: str,
+        low: np.ndarray,
+        high: np.ndarray,
+        normaliser: Normaliser | None = None,
+    ) -> None:
+        self.layout = layout
+        self.activation = activation
+        self.output = output
+        self.low, self.high = np.asarray(low, np.float32), np.asarray(high, np.float32)  # [action] bounds of the task
+        self.normaliser = normaliser
+        self.theta = np.zeros(layout.d, np.float32)
+        self._views = layout.views(self.theta)
+        self._outputs = [np.zeros(size, np.float32) for size in layout.sizes[1:]]
+        self._centre = (self.high + self.low) / 2
+        self._half = (self.high - self.low) / 2
+
+    def set(self, theta: np.ndarray) -> "Policy":
+        """Copy theta [d] into the policy; return the policy."""
+        self.theta[:] = theta
+        return self
+
+    def squashed(self, observation: np.ndarray) -> np.ndarray:
+        """Return the action in [-1, 1], float32 [action]; the array is reused by the next call."""
+        x = observation.astype(np.float32, copy=False)
+        if self.normaliser is not None:
+            x = self.normaliser(x)
+        last = len(self._outputs) - 1
+        for i, out in enumerate(self._outputs):
+            np.dot(self._views[2 * i], x, out=out)
+            out += self._views[2 * i + 1]
+            if i == last:
+                break
+            if self.activation == "relu":
+                np.maximum(out, 0.0, out=out)
+            else:
+                np.tanh(out, out=out)
+            x = out
+        return np.tanh(out, out=out) if self.output == "tanh" else np.clip(out, -1.0, 1.0, out=out)
+
+    def scaled(self, action: np.ndarray) -> np.ndarray:
+        """Map an action from [-1, 1] to the task's bounds, float32 [action]."""
+        return self._centre + self._half * action
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Return the action in the task's bounds, float32 [action]."""
+        return self.scaled(self.squashed(observation))

@@ -1,0 +1,100 @@
+"""Episodes: a policy in, returns and lengths out; and what a run counts and remembers of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from esac_mpi.envs import Env, UnstablePhysics
+from esac_mpi.noise import Purpose, integer
+from esac_mpi.policy import Policy
+
+
+class Spread(Protocol):
+    """What this module needs of the ranks (comm.World)."""
+
+    def map(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """Run work(i) -> [columns] over all ranks; return [count, columns] and busy seconds [size]."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode. The return is nan if the physics was unstable or a reward not finite."""
+
+    episodic_return: float
+    episodic_length: int
+    terminated: bool
+
+
+@dataclass
+class Counters:
+    """Every environment step and gradient update, by kind, since the start of the run."""
+
+    env_steps_population: int = 0
+    env_steps_learner: int = 0
+    env_steps_evaluation: int = 0
+    nominal_steps: int = 0
+    gradient_updates: int = 0
+    unstable_episodes: int = 0
+    sac_phases: int = 0
+
+    @property
+    def env_steps(self) -> int:
+        """True environment steps of all kinds."""
+        return self.env_steps_population + self.env_steps_learner + self.env_steps_evaluation
+
+
+@dataclass
+class Best:
+    """The best policy of the evaluations on schedule: the better of theta_es and the SAC mean."""
+
+    episodic_return: float = -np.inf
+    generation: int = 0
+    policy: str = ""
+    theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
+
+
+def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None] | None = None) -> Episode:
+    """Play one noise-free episode whose start state is addressed by `seed`; show `watch` each observation acted on."""
+    total, length = 0.0, 0
+    terminated = truncated = False
+    try:
+        observation = env.reset(seed)
+        while not (terminated or truncated):
+            if watch is not None:
+                watch(observation)
+            action = policy(observation)
+            length += 1
+            observation, reward, terminated, truncated = env.step(action)
+            total += reward
+    except UnstablePhysics:
+        total = np.nan
+    if env.unstable or not np.isfinite(total):
+        total = np.nan
+    return Episode(total, length, terminated)
+
+
+def evaluate(
+    world: Spread, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int
+) -> tuple[dict[str, np.ndarray], int, int]:
+    """Play `episodes` noise-free episodes of each policy, from the same start states.
+
+    Returns ({name: returns [episodes]}, environment steps, unstable episodes).
+    """
+    names = list(thetas)
+
+    def work(i: int) -> np.ndarray:
+        address = integer(seed, Purpose.EVALUATION, generation, block=i % episodes)
+        episode = play(env, policy.set(thetas[names[i // episodes]]), address)
+        return np.array([episode.episodic_return, episode.episodic_length])
+
+    table, _ = world.map(work, len(names) * episodes, 2)
+    returns = table[:, 0].reshape(len(names), episodes)
+    unstable = int(np.isnan(returns).sum())
+    return dict(zip(names, returns, strict=True)), int(table[:, 1].sum()), unstable
+
+
+def mean_return(returns: np.ndarray) -> float:
+    """Return the mean of an evaluation's returns [episodes]; -inf if one of them is not finite."""
+    return float(returns.mean()) if np.isfinite(returns).all() else -np.inf

@@ -1,0 +1,62 @@
+"""How tests start the program: as a user does, as a process, on a number of ranks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, copies, crossover, AMT
+TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
+POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
+PHASES = ["--esac.gradient_interval", 2, "--esac.sac_min_steps", 30, "--esac.sac_episodes", 2]
+LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capacity", 200]
+ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
+SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
+CYCLIC = [*TASK, *SMALL]
+
+
+def command(ranks: int, *arguments: object) -> list[str]:
+    """Return the command line of the program; 0 ranks = without mpirun."""
+    launcher = [str(Path(sys.executable).parent / "mpirun"), "-n", str(ranks)] if ranks else []
+    return [*launcher, sys.executable, "-m", "esac_mpi", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(ranks: int, *arguments: object, timeout: float = 300.0, code: int | None = 0, **options) -> subprocess.CompletedProcess:
+    """Run the program to its end; check its exit code."""
+    done = subprocess.run(
+        command(ranks, *arguments), env=environment(), capture_output=True, text=True, timeout=timeout, check=False, **options
+    )
+    assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture
+def start():
+    """Start the program in the background; whatever is left of it at the end of the test is killed."""
+    started = []
+
+    def launch(ranks: int, *arguments: object) -> subprocess.Popen:
+        process = subprocess.Popen(
+            command(ranks, *arguments),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield launch
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, 9)
+        process.communicate()

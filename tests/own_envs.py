@@ -1,0 +1,58 @@
+"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break."""
+
+import os
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Walk(gymnasium.Env):
+    """Observe [3], act [2]; the reward is -|action - observation[:2]|^2; an episode ends by chance, or at its time limit."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observe(), {}
+
+    def observe(self):
+        self.observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
+        return self.observation
+
+    def step(self, action):
+        reward = -float(np.square(action - self.observation[:2]).sum())
+        return self.observe(), reward, bool(self.np_random.random() < 0.02), False, {}
+
+
+class Counting(Walk):
+    """Append one byte to a file of this process at every step."""
+
+    def __init__(self):
+        self.file = os.open(os.path.join(os.environ["COUNT_DIR"], str(os.getpid())), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def step(self, action):
+        os.write(self.file, b".")
+        return super().step(action)
+
+
+class Raising(Walk):
+    """Fail at one step in a thousand."""
+
+    def step(self, action):
+        if self.np_random.random() < 1e-3:
+            raise RuntimeError("the simulator lost its licence")
+        return super().step(action)
+
+
+class Breaking(Walk):
+    """Return nan as the reward of one step in three hundred."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, np.nan if self.np_random.random() < 0.003 else reward, terminated, truncated, info
+
+
+for name in ("Counting", "Raising", "Breaking"):
+    gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

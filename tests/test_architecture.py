@@ -1,0 +1,67 @@
+"""Imports point one way, and scarce libraries have one importer."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "esac_mpi"
+LAYERS = [{"__main__"}, {"train"}, {"comm", "record", "algorithms"}, {"rollout", "learners"}, {"evolution", "policy", "envs"}]
+LAYERS.append({"config", "noise", "log", "provenance", "__init__", "__version__"})
+SIDEWAYS = {("esac", "es"), ("esac", "sac"), ("sac", "es")}  # an algorithm may build on another
+SOLE = {
+    "mpi4py": {"comm"},
+    "h5py": {"record"},
+    "torch": {"learners"},
+    "gymnasium": {"envs"},
+    "mujoco": {"envs"},
+    "dm_control": {"envs"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module else set()
+    return found
+
+
+def part(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def layer(name: str) -> int:
+    return next(i for i, names in enumerate(LAYERS) if name in names)
+
+
+def test_imports_point_one_way():
+    for path in PACKAGE.rglob("*.py"):
+        for name in imports(path):
+            if not name.startswith("esac_mpi."):
+                continue
+            other = name.split(".")[1]
+            if other == part(path):
+                continue
+            assert layer(part(path)) < layer(other) or layer(other) == 5, f"{path.name} imports {name}"
+
+
+def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
+    for path in (PACKAGE / "algorithms").glob("*.py"):
+        names = imports(path)
+        assert not [n for n in names if n.startswith(("esac_mpi.comm", "esac_mpi.record"))]
+        assert {n for n in names if n.startswith("esac_mpi.learners")} <= {"esac_mpi.learners.phase.Phase"}
+        assert {n for n in names if n.startswith("esac_mpi.envs")} <= {"esac_mpi.envs.Env"}
+
+
+def test_scarce_libraries_have_one_importer():
+    for path in PACKAGE.rglob("*.py"):
+        for name in imports(path):
+            library = name.split(".")[0]
+            assert part(path) in SOLE.get(library, {part(path)}), f"{path.name} imports {library}"
+
+
+def test_tools_import_neither_mpi_nor_the_simulators_nor_torch():
+    for path in (PACKAGE.parent / "tools").glob("*.py"):
+        assert not {n.split(".")[0] for n in imports(path)} & {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control"}
+        assert "esac_mpi.comm" not in {".".join(n.split(".")[:2]) for n in imports(path)}

@@ -1,0 +1,127 @@
+"""Configuration: the paper's values, readings, files, the command line, and one clear message for what is wrong."""
+
+import pytest
+
+from esac_mpi import config
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import Config, ConfigError, check, load, read_toml, to_toml, updated
+
+
+def test_no_argument_is_the_papers_main_job():
+    c, fresh = load([])
+    assert (c.algorithm, c.task.id, c.policy.hidden, c.esac.population_size, c.esac.sigma, c.esac.lr_es) == (
+        "esac", "HalfCheetah-v5", (512, 512), 50, 0.005, 0.005,
+    )  # fmt: skip
+    assert (c.esac.winner_fraction, c.sac.gamma, c.sac.lr_sac, c.sac.temperature, c.budget.nominal_steps) == (
+        0.4,
+        0.99,
+        3e-4,
+        0.2,
+        10**6,
+    )
+    assert not fresh
+
+
+def test_slots_of_the_papers_population():
+    esac = Config().esac
+    assert (config.slots(esac), config.members(esac), config.winners(esac), config.child_slots(esac)) == (25, 50, 20, 10)
+    onesided = updated(Config(), {"esac.sampling": "onesided"}).esac
+    assert (config.slots(onesided), config.members(onesided), config.child_slots(onesided)) == (50, 50, 20)
+    repo = load(["--esac.reading", "repo"])[0].esac
+    assert (config.slots(repo), config.members(repo), config.winners(repo), config.child_slots(repo)) == (10, 20, 4, 0)
+
+
+def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('seed = 3\n[esac]\nreading = "paper"\nwinner_pull = 0.2\nsigma = 0.5\n')
+    c, _ = load([str(path), "--esac.sigma", "0.25", "--policy.hidden", "8", "16"])
+    assert (c.seed, c.esac.winner_pull, c.esac.sigma, c.policy.hidden) == (3, 0.2, 0.25, (8, 16))
+    assert (c.esac.gate, c.esac.sampling, c.sac.value_network) == ("normal", "onesided", True)
+
+
+def test_dashes_underscores_and_equals_signs_name_the_same_field():
+    for argv in (["--esac.population-size", "8"], ["--esac.population_size", "8"], ["--esac.population-size=8"]):
+        assert load(argv)[0].esac.population_size == 8
+
+
+def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
+    assert load(["--budget.generations", "5"])[0].budget == config.Budget(5, 0, 0)
+    (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
+    assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
+    assert load(["--fresh"])[0].budget.nominal_steps == 10**6
+
+
+def test_the_resolved_configuration_survives_its_file(tmp_path):
+    c, _ = load(
+        ["--task.id", 'a "quoted" \\ id', "--esac.reading", "repo", "--sac.automatic_temperature", "true", "--esac.sigma", "1e-3"]
+    )
+    (tmp_path / "x.toml").write_text(to_toml(c))
+    assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
+
+
+def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
+    for preset in config.READINGS.values():
+        check(
+            updated(Config(), config.from_table({k: list(v) if isinstance(v, tuple) else v for k, v in preset.items()}, "preset"))
+        )
+
+
+def test_every_field_says_what_it_is():
+    import ast
+    import inspect
+
+    tree = ast.parse(inspect.getsource(config))
+    for owner in [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name not in ("ConfigError", "Config")]:
+        for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
+            if isinstance(node, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), f"{owner.name}.{node.target.id} has no docstring"
+
+
+def test_the_registry_holds_the_algorithms_that_the_configuration_offers():
+    assert set(ALGORITHMS) == set(config._hint("algorithm").__args__)
+
+
+def test_only_fields_that_decide_results_count_as_differences():
+    new = updated(Config(), {"budget.generations": 3, "run_dir": "x", "display.style": "plain", "esac.sigma": 0.1})
+    assert config.differences(Config(), new) == {"esac.sigma": (0.005, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--esac.popsize", "3"], "unknown key 'esac.popsize'; did you mean 'esac.population_size'"),
+        (["--esac.population_size", "7"], "must be even"),
+        (["--esac.winner_fraction", "1.5"], "at most 1"),
+        (["--esac.winner_fraction", "1.0"], "25 crossover children + 1 SAC copies > 25 slots"),
+        (["--esac.sac_copies", "16"], "10 crossover children + 16 SAC copies > 25 slots"),
+        (["--esac.sigma", "0"], "esac.sigma = 0.0: must be positive"),
+        (["--esac.sigma", "nan"], "esac.sigma = nan"),
+        (["--sac.lr_sac", "inf"], "sac.lr_sac = inf"),
+        (["--seed", "-1"], "seed = -1"),
+        (["--budget.generations", "0"], "no limit is set"),
+        (["nowhere.toml"], "nowhere.toml: No such file"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_reason(argv, message):
+    with pytest.raises(ConfigError) as error:
+        load(argv)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[esac]\npopulation = 3", "x.toml: unknown key 'esac.population'; did you mean 'esac.population_size'?"),
+        ("[esac]\npopulation_size = 3.5", "x.toml: esac.population_size = 3.5: expected an integer"),
+        ("[esac]\nsigma = '3'", "x.toml: esac.sigma = '3': expected a number"),
+        ("[policy]\nhidden = [64, 'a']", "expected a list of integers"),
+        ("algorithm = 'ppo'", "expected 'esac' | 'es' | 'sac'"),
+        ("esac = 3", "unknown key 'esac'"),
+        ("[esac\n", "not valid TOML"),
+    ],
+)
+def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
+    (tmp_path / "x.toml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load([str(tmp_path / "x.toml")])
+    assert message in str(error.value)

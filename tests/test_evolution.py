@@ -1,0 +1,108 @@
+"""Operators against numbers worked out by hand, or against the plain formula."""
+
+import numpy as np
+import pytest
+
+from esac_mpi import evolution
+
+
+def test_centered_ranks_of_distinct_values():
+    np.testing.assert_array_equal(evolution.centered_ranks(np.array([30.0, 10.0, 20.0])), [0.5, -0.5, 0.0])
+
+
+def test_tied_values_share_their_average_rank():
+    # sorted 1 1 2 5: ranks 0 1 2 3; the ones share 0.5; scaled by 1/3, less 1/2
+    np.testing.assert_allclose(
+        evolution.centered_ranks(np.array([1.0, 5.0, 1.0, 2.0])), [-1 / 3, 1 / 2, -1 / 3, 1 / 6], rtol=1e-15
+    )
+
+
+def test_equal_returns_give_no_gradient():
+    assert not evolution.centered_ranks(np.full(7, 3.0)).any()
+
+
+def test_returns_that_are_not_finite_rank_last():
+    np.testing.assert_allclose(evolution.centered_ranks(np.array([1.0, np.nan, 2.0, -np.inf])), [1 / 6, -1 / 3, 1 / 2, -1 / 3])
+
+
+def test_winners_are_the_best_with_ties_by_index_and_nan_last():
+    fitness = np.array([1.0, 7.0, np.nan, 7.0, 3.0])
+    np.testing.assert_array_equal(evolution.select_winners(fitness, 3), [1, 3, 4])
+    np.testing.assert_array_equal(evolution.select_winners(fitness, 5), [1, 3, 4, 0, 2])
+
+
+def test_slot_weights_of_pairs_and_of_members():
+    shaped = np.array([0.5, -0.25, 0.0, 0.25])
+    np.testing.assert_array_equal(evolution.slot_weights(shaped, pairs=True), np.array([0.75, -0.25], np.float32))
+    np.testing.assert_array_equal(evolution.slot_weights(shaped, pairs=False), shaped.astype(np.float32))
+
+
+def test_first_adam_step_is_the_learning_rate_towards_the_gradient():
+    m, v = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    step = evolution.adam_step(np.array([2.0, -0.5, 0.0], np.float32), m, v, t=1, lr=0.1)
+    np.testing.assert_allclose(step, [0.1, -0.1, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(m, [0.2, -0.05, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(v, [0.004, 0.00025, 0.0], rtol=1e-6)
+
+
+def test_adam_is_the_formula_of_the_paper_over_many_steps():
+    random = np.random.default_rng(0)
+    m, v = np.zeros(5, np.float32), np.zeros(5, np.float32)
+    mean, square = np.zeros(5), np.zeros(5)
+    for t in range(1, 200):
+        gradient = random.normal(size=5)
+        step = evolution.adam_step(gradient.astype(np.float32), m, v, t, 0.01)
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        expected = 0.01 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+        np.testing.assert_allclose(step, expected, rtol=2e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("x", "y", "loss"), [(3.0, 3.0, 0.0), (3.0, 3.5, 0.125), (3.0, 2.0, 0.5), (10.0, 0.0, 9.5)])
+def test_smooth_l1_is_equation_4(x, y, loss):
+    assert evolution.smooth_l1(x, y) == loss
+
+
+def test_amt_step_is_equation_6():
+    # R_max 4, R_avg 2, loss 1.5; lr 0.1, n 4, sigma 0.5: 0.1 / 2 * 1.5 = 0.075
+    returns = np.array([4.0, 2.0, 1.0, 1.0])
+    assert evolution.amt_step(returns, 0.5, 0.1, clip=1.0) == pytest.approx((0.075, 0.075), rel=1e-12)
+    assert evolution.amt_step(returns, 0.5, 0.1, clip=0.01) == pytest.approx((0.01, 0.075), rel=1e-12)
+
+
+def test_amt_step_leaves_out_returns_that_are_not_finite():
+    returns = np.array([4.0, np.nan, 2.0, np.inf, 0.0])  # R_max 4, R_avg 2, n 5
+    assert evolution.amt_step(returns, 0.5, 0.1, 1.0)[1] == pytest.approx(0.1 / 2.5 * 1.5)
+
+
+def test_p_sac_is_annealed_as_the_public_code_does():
+    expected = {0: 1.0, 250: 0.83, 1000: 0.49, 2000: 0.27, 5000: 0.11}
+    for generation, value in expected.items():
+        assert evolution.p_sac(generation, 1.0, 0.1, 1200.0) == pytest.approx(value, abs=0.006)
+
+
+def test_exchanged_rows_take_between_none_and_most():
+    lengths = [64, 64, 3, 3]
+    shares = []
+    for seed in range(4000):
+        taken = evolution.exchanged_rows(np.random.default_rng(seed), lengths)
+        assert taken.shape == (134,)
+        shares.append([taken[:64].mean(), taken[64:128].mean()])
+    # k exchanges uniform below 2 L (matrix) or L (bias), each takes a row with 1/2: a row is taken with 1 - E[(1 - 1/2L)^k]
+    matrix = 1 - np.mean((1 - 1 / 128.0) ** np.arange(128))
+    bias = 1 - np.mean((1 - 1 / 128.0) ** np.arange(64))
+    np.testing.assert_allclose(np.mean(shares, axis=0), [matrix, bias], atol=0.01)
+
+
+def test_crossover_takes_the_winners_values_where_told():
+    child = evolution.crossover(np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0, 9.0]), np.array([True, False, True]))
+    np.testing.assert_array_equal(child, [1.0, 8.0, 3.0])
+
+
+def test_pull_moves_towards_the_mean_winner():
+    moved = evolution.pull(np.array([1.0, -2.0], np.float32), np.array([3.0, 2.0], np.float32), 0.25)
+    np.testing.assert_array_equal(moved, np.array([1.5, -1.0], np.float32))
+
+
+def test_mutated_is_line_7():
+    moved = evolution.mutated(np.array([1.0, 2.0], np.float32), np.array([0.5, -4.0], np.float32), -1, 0.25)
+    np.testing.assert_array_equal(moved, np.array([0.875, 3.0], np.float32))

@@ -1,0 +1,666 @@
+"""record.py: what is published survives kills, full disks and flipped bits; what is read is what was written."""
+
+import errno
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from esac_mpi import record
+from esac_mpi.config import Config, read_toml, updated
+from esac_mpi.record import Refused, Run, Unreadable, Unsaved, digest, publish, read
+
+ROOT = Path(__file__).parent.parent
+CONFIG = Config()
+PROVENANCE = {"ranks": 2, "hosts": "läufer1", "command": "python -m esac_mpi"}
+
+
+class Ring:
+    """A replay of two columns, the first of which is the transition's number."""
+
+    def __init__(self, capacity):
+        self.capacity, self.added = capacity, 0
+        self.columns = {"number": np.zeros(capacity, np.int64), "observation": np.zeros((capacity, 3), np.float32)}
+
+    def add(self, count):
+        numbers = np.arange(self.added, self.added + count)
+        self.restore(self.added, {"number": numbers, "observation": np.outer(numbers, [1, 2, 3]).astype(np.float32)})
+
+    def rows(self, start, stop):
+        assert max(0, self.added - self.capacity) <= start <= stop <= self.added
+        return {name: column[np.arange(start, stop) % self.capacity] for name, column in self.columns.items()}
+
+    def restore(self, start, rows):
+        places = np.arange(start, start + len(rows["number"]))
+        for name, column in self.columns.items():
+            for place, value in zip(places, rows[name], strict=True):
+                column[place % self.capacity] = value
+        self.added = start + len(places)
+
+
+def begin(path, config=CONFIG, **options):
+    return Run.begin(path, config, PROVENANCE, **options)
+
+
+def state(generation):
+    return {"theta_es": np.full(5, generation, np.float32), "generation": np.array(generation), "best.policy": np.array("sac")}
+
+
+def row(generation, ranks=2):
+    metrics = {"generation": generation, "fitness": np.arange(4.0) + generation, "sigma": 0.5}
+    return metrics, {"wall_seconds": 2.0 * generation, "busy_seconds": np.full(ranks, 0.5)}
+
+
+def grow(run, start, stop, ranks=2):
+    for generation in range(start, stop):
+        run.append(*row(generation, ranks))
+
+
+def make(path, generations=3):
+    """Leave a run with two checkpoints behind, at generations - 1 and generations."""
+    run = begin(path)
+    grow(run, 0, generations - 1)
+    run.checkpoint(generations - 1, state(generations - 1), {"w": np.ones(2)})
+    grow(run, generations - 1, generations)
+    run.checkpoint(generations, state(generations), {"w": np.ones(2)})
+    run.status("requeue", generations)
+    run.close()
+
+
+def snapshot(path):
+    return {str(p): (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else None) for p in sorted(path.rglob("*"))}
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def child(code, **kwargs):
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True, **kwargs
+    )
+
+
+HOLD = """
+import sys, time
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+run = Run.begin({path!r}, Config(), {{}})
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+# Files
+
+ARRAYS = {
+    "state/theta": np.linspace(0, 1, 300, dtype=np.float32),
+    "empty": np.zeros((0, 17)),
+    "scalar": np.array(7, np.int64),
+    "flag": np.array(True),
+    "big-endian": np.arange(3, dtype=">f8"),
+    "name": np.array("läufe"),
+    "names": np.array(["a", "bcd"]),
+}
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "x.h5"
+    publish(path, ARRAYS, {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5, "a": np.arange(2)})
+    arrays, attributes = read(path)
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert arrays[name].shape == array.shape
+        np.testing.assert_array_equal(arrays[name], array)
+    assert attributes.pop("a").tolist() == [0, 1]
+    assert attributes == {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5}
+    assert digest(arrays) == digest(ARRAYS)
+    with h5py.File(path) as file:  # by plain h5py
+        np.testing.assert_array_equal(file["state/theta"][:], ARRAYS["state/theta"])
+
+
+def test_digest_tells_names_types_and_shapes_apart():
+    zeros = np.zeros(4, np.float32)
+    others = [{"a": zeros}, {"b": zeros}, {"a": zeros.reshape(2, 2)}, {"a": zeros.view(np.int32)}, {"a": zeros, "b": zeros[:0]}]
+    assert len({digest(arrays) for arrays in others}) == len(others)
+    assert digest({"a": np.arange(3, dtype=">i4")}) == digest({"a": np.arange(3, dtype="<i4")})
+    assert digest({"a": np.eye(3)[:, 1]}) == digest({"a": np.array([0.0, 1.0, 0.0])})
+
+
+def test_every_truncation_and_flipped_bit_is_detected(tmp_path):
+    path = tmp_path / "x.h5"
+    publish(path, ARRAYS, {"n": 1})
+    content = path.read_bytes()
+    for length in range(0, len(content), 512):
+        path.write_bytes(content[:length])
+        with pytest.raises(Unreadable):
+            read(path)
+    choose = random.Random(0)
+    for bit in [choose.randrange(8 * len(content)) for _ in range(250)] + [choose.randrange(8 * 512) for _ in range(50)]:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(Unreadable):
+            read(path)
+
+
+def test_unreadable_says_what_is_wrong(tmp_path, monkeypatch):
+    path = tmp_path / "x.h5"
+    with pytest.raises(Unreadable, match="No such file"):
+        read(path)
+    with h5py.File(path, "w") as file:
+        file["a"] = 1
+    with pytest.raises(Unreadable, match="not a file of esac_mpi"):
+        read(path)
+    publish(path, ARRAYS, {})
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Unreadable, match="truncated"):
+        read(path)
+    monkeypatch.setattr(record, "SCHEMA", 9)
+    publish(path, ARRAYS, {})
+    monkeypatch.undo()
+    with pytest.raises(Unreadable, match="schema 9, written by another version"):
+        read(path)
+
+
+def failing(number=errno.ENOSPC):
+    def call(*_args, **_kwargs):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
+    path = tmp_path / "x.h5"
+    publish(path, {"a": np.ones(1)}, {})
+    monkeypatch.setattr(os, call, failing())
+    with pytest.raises(Unsaved, match=r"No space left.*needed [\d,]+ bytes, free [\d,]+ bytes"):
+        publish(path, {"a": np.zeros(1)}, {})
+    assert [p.name for p in tmp_path.iterdir()] == ["x.h5"]
+    assert read(path)[0]["a"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_full_disk(tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        path = tmp_path / "x.h5"
+        publish(path, {"a": np.ones(60_000)}, {})
+        with pytest.raises(Unsaved, match="No space left"):
+            publish(path, {"a": np.zeros(100_000)}, {}, previous=True)
+        assert [p.name for p in tmp_path.iterdir()] == ["x.h5"]
+        assert read(path)[0]["a"].all()
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+def test_previous_is_kept(tmp_path, monkeypatch, hard_links):
+    if not hard_links:
+        monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    path, previous = tmp_path / "x.h5", tmp_path / "x_prev.h5"
+    for number in range(3):
+        publish(path, {"a": np.array(number)}, {}, previous=True)
+    assert (read(path)[0]["a"], read(previous)[0]["a"]) == (2, 1)
+    previous.unlink()
+    os.link(path, previous)  # as a kill between the two renames leaves it
+    publish(path, {"a": np.array(3)}, {}, previous=True)
+    assert (read(path)[0]["a"], read(previous)[0]["a"]) == (3, 2)
+    assert {p.name for p in tmp_path.iterdir()} == {"x.h5", "x_prev.h5"}
+
+
+def test_killed_while_publishing(tmp_path):
+    path = tmp_path / "x.h5"
+    code = f"""
+import itertools, pathlib, numpy as np
+from esac_mpi.record import publish
+publish(pathlib.Path({str(path)!r}), {{"n": np.array(0)}}, {{}})
+print("go", flush=True)
+for n in itertools.count():
+    publish(pathlib.Path({str(path)!r}), {{"n": np.array(n), "a": np.full(50_000, n)}}, {{}}, previous=True)
+"""
+    choose = random.Random(1)
+    for _ in range(10):
+        process = child(code)
+        process.stdout.readline()
+        time.sleep(choose.uniform(0.01, 0.15))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        current = read(path)[0]
+        assert (current.get("a", current["n"]) == current["n"]).all()
+        assert current["n"] == 0 or read(tmp_path / "x_prev.h5")[0]["n"] in (current["n"], current["n"] - 1)
+
+
+def test_reading_while_a_run_publishes(tmp_path):
+    make(tmp_path / "run", 2)
+    code = f"""
+import numpy as np
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+run = Run.begin({str(tmp_path / "run")!r}, Config(), {{}})
+print("go", flush=True)
+for g in range(2, 10_000):
+    run.append({{"generation": g, "fitness": np.arange(4.0) + g, "sigma": 0.5}}, {{"wall_seconds": g, "busy_seconds": np.ones(2)}})
+    run.publish_metrics(force=True)
+"""
+    process = child(code)
+    process.stdout.readline()
+    seen = []
+    while len(set(seen)) < 5:
+        with h5py.File(tmp_path / "run" / "metrics.h5") as file:
+            seen.append(len(file["metrics/generation"]))
+            np.testing.assert_array_equal(file["metrics/fitness"][:, 0], np.arange(seen[-1]))
+        seen.append(len(Run.open(tmp_path / "run").history["metrics/generation"]))
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert seen == sorted(seen)
+
+
+# A run, and going on with it
+
+
+def test_new_run(tmp_path):
+    path = tmp_path / "deep" / "run"
+    run = begin(path)
+    assert run.restored is None and run.dropped == 0 and not run.complete and run.wall_seconds == 0
+    assert updated(Config(), read_toml(path / "config.toml")) == CONFIG
+    assert (path / "run.lock").read_text().split()[:2] == [socket.gethostname(), str(os.getpid())]
+    run.append(*row(0))
+    run.publish_metrics(force=True)
+    assert not (path / "metrics.h5").exists()  # not before a checkpoint
+    run.close()
+    again = begin(path)  # a job killed before its first checkpoint starts again
+    assert again.restored is None
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["läufe ü 中", "with spaces and 'quotes'", "x" * 250, "a" * 200 + "/" + "b" * 200])
+def test_odd_paths(tmp_path, name):
+    make(tmp_path / name)
+    run = begin(tmp_path / name)
+    assert run.restored.generation == 3
+    run.close()
+
+
+def test_going_on_gives_back_everything(tmp_path):
+    make(tmp_path)
+    before = Run.open(tmp_path)
+    (tmp_path / "metrics.h5.tmp.123").write_text("left over")
+    run = begin(tmp_path)
+    assert not (tmp_path / "metrics.h5.tmp.123").exists()
+    restored = run.restored
+    assert (restored.generation, restored.source.name, restored.config) == (3, "checkpoint.h5", CONFIG)
+    assert restored.attributes["hosts"] == "läufer1"
+    assert restored.state["best.policy"] == "sac" and restored.learner["w"].tolist() == [1, 1]
+    np.testing.assert_array_equal(restored.state["theta_es"], np.full(5, 3, np.float32))
+    assert run.history.keys() == before.history.keys()
+    for name, column in run.history.items():
+        np.testing.assert_array_equal(column, before.history[name])
+    assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5] and run.wall_seconds == 4
+    run.close()
+
+
+def test_rows_beyond_the_checkpoint_are_dropped_and_made_again(tmp_path):
+    make(tmp_path)
+    run = begin(tmp_path)
+    grow(run, 3, 10)
+    run.publish_metrics(force=True)
+    straight = run.history
+    run.close()
+    again = begin(tmp_path)
+    assert again.dropped == 7 and len(again.history["metrics/sigma"]) == 3
+    grow(again, 3, 10)
+    for name, column in again.history.items():
+        np.testing.assert_array_equal(column, straight[name])
+    again.close()
+
+
+def test_long_history(tmp_path):
+    run = begin(tmp_path)
+    grow(run, 0, 5000)
+    run.checkpoint(5000, state(5000), {})
+    run.close()
+    history = Run.open(tmp_path).history
+    assert history["metrics/fitness"].shape == (5000, 4)
+    np.testing.assert_array_equal(history["metrics/fitness"][:, 3], np.arange(5000) + 3)
+
+
+def test_rows_must_agree_with_the_first(tmp_path):
+    run = begin(tmp_path)
+    metrics, timing = row(0)
+    run.append(metrics, timing)
+    for wrong in ({**metrics, "new": 1}, {"generation": 1}, {**metrics, "fitness": np.ones(5)}, {**metrics, "generation": 0.5}):
+        with pytest.raises(ValueError):
+            run.append(wrong, timing)
+    with pytest.raises(ValueError):
+        run.append(metrics, {"wall_seconds": 1.0})
+    assert {len(column) for column in run.history.values()} == {1}  # a refused row leaves nothing behind
+    run.close()
+
+
+def test_rank_count_may_change(tmp_path):
+    run = begin(tmp_path)
+    for generation, ranks in enumerate((2, 4, 1)):
+        run.append(*row(generation, ranks))
+    nan = np.nan
+    np.testing.assert_array_equal(
+        run.history["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]]
+    )
+    run.close()
+
+
+def test_final_lasts_until_a_row_is_added(tmp_path):
+    make(tmp_path)
+    run = begin(tmp_path)
+    run.final({"evaluation_sac": np.array([7.0, 9.0])})
+    run.status("complete", 3)
+    run.close()
+    assert Run.open(tmp_path).history["final/evaluation_sac"].tolist() == [7, 9]
+    assert not any("final" in name for name in read(tmp_path / "checkpoint.h5")[0])
+    again = begin(tmp_path)
+    assert again.complete
+    again.checkpoint(3, state(3), {})
+    assert "final/evaluation_sac" in Run.open(tmp_path).history
+    again.append(*row(3))
+    again.checkpoint(4, state(4), {})
+    assert "final/evaluation_sac" not in Run.open(tmp_path).history
+    again.close()
+
+
+def test_checkpoint_hashes(tmp_path):
+    run = begin(tmp_path)
+    hashes = []
+    for generation in (1, 1, 2):
+        run.checkpoint(generation, state(generation), {"w": np.ones(2)})
+        hashes.append([read(tmp_path / "checkpoint.h5")[1][name] for name in ("theta_sha256", "state_sha256")])
+    assert hashes[0] == hashes[1] and hashes[0][0] != hashes[2][0] and hashes[0][1] != hashes[2][1]
+    import hashlib
+
+    assert hashes[0][0] == hashlib.sha256(np.full(5, 1, "<f4").tobytes()).hexdigest()
+    run.close()
+
+
+def test_damaged_newest_checkpoint(tmp_path, caplog):
+    make(tmp_path)
+    flip(tmp_path / "checkpoint.h5")
+    run = begin(tmp_path)
+    assert run.restored.generation == 2 and run.restored.source.name == "checkpoint_prev.h5"
+    assert "checkpoint.h5: damaged" in caplog.text and "generation 2" in caplog.text
+    assert run.dropped == 1
+    grow(run, 2, 3)
+    run.checkpoint(3, state(3), {})  # must not push the good one out by the bad one
+    assert read(tmp_path / "checkpoint_prev.h5")[1]["generation"] == 2
+    assert read(tmp_path / "checkpoint.h5")[1]["generation"] == 3
+    run.close()
+
+
+def test_no_readable_checkpoint(tmp_path):
+    make(tmp_path)
+    flip(tmp_path / "checkpoint.h5")
+    flip(tmp_path / "checkpoint_prev.h5")
+    before = snapshot(tmp_path)
+    with pytest.raises(Unreadable, match=r"checkpoint\.h5: damaged.*checkpoint_prev\.h5: damaged"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        (tmp_path / name).unlink()
+    with pytest.raises(Unreadable, match=r"metrics\.h5 is there, but no checkpoint"):
+        begin(tmp_path)
+
+
+# Refusals
+
+
+def test_other_settings_are_refused(tmp_path, caplog):
+    make(tmp_path)
+    before = snapshot(tmp_path)
+    other = updated(CONFIG, {"esac.sigma": 0.5, "seed": 7, "budget.generations": 9})
+    with pytest.raises(Refused) as refusal:
+        begin(tmp_path, other)
+    assert "esac.sigma: 0.005 -> 0.5" in str(refusal.value) and "seed: 0 -> 7" in str(refusal.value)
+    assert "budget" not in str(refusal.value) and "--fresh" in str(refusal.value)
+    assert snapshot(tmp_path) == before
+    for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
+        (tmp_path / name).unlink()
+    with pytest.raises(Refused, match="seed: 0 -> 7"):  # by config.toml
+        begin(tmp_path, other)
+    begin(tmp_path, updated(CONFIG, {"budget.generations": 9, "learner.device": "cpu"})).close()
+    assert "learner.device was 'auto', is now 'cpu'" in caplog.text
+
+
+def test_fresh_moves_the_old_run_aside(tmp_path):
+    path = tmp_path / "run"
+    for number in (1, 2):
+        make(path)
+        run = begin(path, updated(CONFIG, {"seed": number}), fresh=True)
+        assert run.restored is None and not (path / "checkpoint.h5").exists()
+        assert Run.open(tmp_path / f"run.old-{number}").history["metrics/generation"].tolist() == [0, 1, 2]
+        run.close()
+        (path / "config.toml").unlink()
+
+
+def test_strange_directories_are_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    before = snapshot(tmp_path)
+    for name, reason in (("file", "not a directory"), ("file/sub", "no permission"), ("mine", "not a run of esac_mpi")):
+        for fresh in (False, True):
+            with pytest.raises(Refused, match=reason):
+                begin(tmp_path / name, fresh=fresh)
+    with pytest.raises(Refused, match="not a run directory"):
+        Run.open(tmp_path / "mine")
+    assert snapshot(tmp_path) == before
+
+
+def test_no_permission_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(Refused, match="no permission to write"):
+        begin(tmp_path / "a" / "b")
+    assert not (tmp_path / "a").exists()
+
+
+def test_other_versions_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "SCHEMA", 2)
+    make(tmp_path)
+    monkeypatch.undo()
+    before = snapshot(tmp_path)
+    with pytest.raises(Refused, match="schema 2, written by another version"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_locked_directory_is_refused_and_a_stale_lock_taken_over(tmp_path):
+    process = child(HOLD.format(path=str(tmp_path)))
+    assert process.stdout.readline() == "held\n"
+    before = snapshot(tmp_path)
+    with pytest.raises(Refused, match=f"host {socket.gethostname()}, pid {process.pid}"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    run = begin(tmp_path)
+    assert (tmp_path / "run.lock").read_text().split()[1] == str(os.getpid())
+    run.close()
+
+
+def test_a_run_whose_directory_was_taken_stops_writing(tmp_path):
+    run = begin(tmp_path)
+    (tmp_path / "run.lock").write_text("another 1 now\n")  # as on a file system without locks
+    with pytest.raises(Refused, match="another run has taken"):
+        run.checkpoint(1, state(1), {})
+    assert not (tmp_path / "checkpoint.h5").exists()
+    run.close()
+
+
+def test_file_system_without_locks(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(record.fcntl, "lockf", failing(errno.ENOLCK))
+    begin(tmp_path).close()
+    assert "no locks on this file system" in caplog.text
+
+
+def test_vanished_directory(tmp_path):
+    run = begin(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "gone")
+    with pytest.raises(Unsaved):
+        run.checkpoint(1, state(1), {})
+    run.status("running", 1)  # warns
+    with pytest.raises(Unsaved):
+        run.status("requeue", 1)
+    assert not (tmp_path / "run").exists()
+    run.close()
+
+
+# Replay
+
+
+@pytest.fixture
+def short_segments(monkeypatch):
+    monkeypatch.setattr(record, "SEGMENT", 10)
+
+
+def save(run, replay, generation):
+    run.checkpoint(generation, state(generation), {}, replay)
+    return read(run.path / "checkpoint.h5")[1]["state_sha256"]
+
+
+@pytest.mark.parametrize("added", [[0], [4], [10], [25, 7, 9, 1], [25, 33], [50, 50, 3], [230], [9, 45, 6]])
+def test_replay_comes_back(tmp_path, short_segments, added):
+    run, replay = begin(tmp_path), Ring(40)
+    for generation, count in enumerate(added):
+        replay.add(count)
+        saved = save(run, replay, generation)
+    run.close()
+    again, restored = begin(tmp_path), Ring(40)
+    again.restore_replay(restored)
+    assert restored.added == replay.added
+    for name in replay.columns:
+        np.testing.assert_array_equal(restored.columns[name], replay.columns[name])
+    assert save(again, restored, 9) == saved
+    again.close()
+
+
+def test_state_hash_does_not_depend_on_when_checkpoints_were_made(tmp_path, short_segments):
+    hashes = set()
+    for name, stops in {"often": range(1, 108, 3), "seldom": (55, 107), "once": (107,)}.items():
+        run, replay = begin(tmp_path / name), Ring(40)
+        for stop in [*stops, 107]:
+            replay.add(stop - replay.added)
+            saved = save(run, replay, 1)
+        hashes.add(saved)
+        run.close()
+    assert len(hashes) == 1
+
+
+def test_unneeded_segments_are_deleted(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(40)
+    (tmp_path / "replay").mkdir()
+    (tmp_path / "replay" / "segment-00000009-abcdef01.h5").write_text("of a checkpoint that was never renamed")
+
+    def indices():
+        return sorted(int(p.name.split("-")[1]) for p in (tmp_path / "replay").iterdir())
+
+    replay.add(35)
+    save(run, replay, 1)
+    assert indices() == [0, 1, 2]
+    written = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "replay").iterdir()}
+    replay.add(27)  # 62: the ring holds 22 .. 62
+    save(run, replay, 2)
+    assert indices() == [0, 1, 2, 3, 4, 5]  # the previous checkpoint names 0, 1, 2
+    assert all((tmp_path / "replay" / name).stat().st_mtime_ns == when for name, when in written.items())
+    save(run, replay, 3)
+    assert indices() == [2, 3, 4, 5]
+    run.close()
+
+
+def test_damaged_segment_falls_back(tmp_path, short_segments, caplog):
+    run, replay = begin(tmp_path), Ring(100)
+    replay.add(15)
+    save(run, replay, 1)
+    replay.add(10)
+    save(run, replay, 2)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    again, restored = begin(tmp_path), Ring(100)
+    assert again.restored.generation == 1 and "segment-00000001" in caplog.text
+    again.restore_replay(restored)
+    np.testing.assert_array_equal(restored.columns["number"][:15], np.arange(15))
+    again.close()
+
+
+# Status and reading
+
+
+def test_status(tmp_path):
+    make(tmp_path)
+    run = begin(tmp_path)
+    run.status("running", 5, best_return=float("nan"), env_steps={"population": np.int64(4)}, final_return=np.float32(2))
+    status = json.loads((tmp_path / "status.json").read_text(), parse_constant=pytest.fail)
+    assert status["status"] == "running" and status["generation"] == 5 and status["progress"] == 2
+    assert status["best_return"] is None and status["env_steps"] == {"population": 4} and status["final_return"] == 2
+    assert status["host"] == socket.gethostname() and status["pid"] == os.getpid() and status["time"].endswith("+00:00")
+    assert "state_sha256" not in status  # generation 5 has no checkpoint
+    run.status("requeue", 3)
+    assert json.loads((tmp_path / "status.json").read_text())["state_sha256"] == run.restored.attributes["state_sha256"]
+    run.close()
+
+
+def test_open_reads_what_is_there(tmp_path):
+    run = begin(tmp_path, replace(CONFIG, seed=3))
+    early = Run.open(tmp_path)
+    assert early.config.seed == 3 and early.history == {} and early.status == {}
+    grow(run, 0, 2)
+    run.checkpoint(2, state(2), {})
+    run.status("running", 2)
+    run.close()
+    whole = Run.open(tmp_path)
+    assert whole.attributes["ranks"] == 2 and whole.attributes["checkpoint_generation"] == 2 and whole.state == "running"
+    (tmp_path / "metrics.h5").unlink()
+    assert Run.open(tmp_path).history.keys() == whole.history.keys()
+
+
+def test_a_killed_run_is_dead(tmp_path):
+    code = HOLD.format(path=str(tmp_path)).replace('print("held"', 'run.status("running", 0); print("held"')
+    process = child(code)
+    process.stdout.readline()
+    assert Run.open(tmp_path).state == "running"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert Run.open(tmp_path).state == "dead"
+
+
+def test_reading_does_not_disturb_the_lock(tmp_path):
+    process = child(HOLD.format(path=str(tmp_path)))
+    process.stdout.readline()
+    Run.open(tmp_path).state  # noqa: B018
+    with pytest.raises(Refused):
+        begin(tmp_path)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_policy(tmp_path):
+    run = begin(tmp_path)
+    run.save_policy(np.arange(3, dtype=np.float32), {"sizes": np.array([1, 1]), "task": "CyclicMDP-v0", "episodic_return": 2.5})
+    arrays, attributes = read(tmp_path / "policy.h5")
+    assert arrays["theta"].tolist() == [0, 1, 2] and attributes["task"] == "CyclicMDP-v0" and attributes["sizes"].tolist() == [1, 1]
+    run.close()

@@ -1,0 +1,227 @@
+"""The whole program, as a user starts it: the three promises, and what happens in trouble."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CYCLIC, LEARNER, POPULATION, ROOT, ROUTINE, SMALL, TASK, run
+
+from esac_mpi.record import Run
+
+
+def science(path: Path) -> dict[str, np.ndarray]:
+    """Return the run's metrics rows: all that must not depend on ranks, machines or restarts."""
+    return {name: values for name, values in Run.open(path).history.items() if name.startswith("metrics/")}
+
+
+def summary(path: Path) -> dict:
+    done = subprocess.run([sys.executable, ROOT / "tools/summary.py", path, "--json"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    first, second = science(one), science(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    a, b = summary(one), summary(other)
+    for key in (
+        "theta_sha256",
+        "state_sha256",
+        "env_steps",
+        "gradient_updates",
+        "nominal_steps",
+        "best_return",
+        "final_return",
+        "sigma",
+    ):
+        assert a[key] == b[key], key
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """ESAC for 20 generations on the cyclic MDP, on one process without mpirun."""
+    path = tmp_path_factory.mktemp("straight") / "run"
+    run(0, *CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    return path
+
+
+def test_the_reference_run_does_all_that_esac_does(straight):
+    rows = science(straight)
+    assert rows["metrics/generation"].tolist() == list(range(1, 21))
+    assert rows["metrics/sac_phase"].sum() >= 5
+    assert rows["metrics/gradient_updates"][-1] > 100
+    assert rows["metrics/sigma"][-1] > 0.3
+    assert rows["metrics/tuning_multiplier"][-1] == pytest.approx(rows["metrics/sigma"][-1] / 0.3, rel=1e-12)
+    assert set(rows["metrics/parent"][5]) == {0, 1, 2, 3}
+    assert np.isfinite(rows["metrics/evaluation_theta_es"][2::3]).all()
+    assert np.isnan(rows["metrics/evaluation_theta_es"][0])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_the_answer_does_not_depend_on_the_ranks(straight, tmp_path, ranks):
+    run(ranks, *CYCLIC, "--budget.generations", 20, "--run-dir", tmp_path / "run")
+    assert_same_run(straight, tmp_path / "run")
+
+
+def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tmp_path):
+    run(2, *CYCLIC, "--budget.generations", 12, "--run-dir", tmp_path / "run")
+    done = run(3, *CYCLIC, "--budget.generations", 20, "--run-dir", tmp_path / "run")
+    assert "resumed at generation 12" in done.stdout
+    assert_same_run(straight, tmp_path / "run")
+
+
+@pytest.mark.parametrize("algorithm", ["es", "sac"])
+def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm):
+    strategy = [str(a).replace("--esac.", "--es.") for a in POPULATION]
+    options = ["--es.observation_normalisation", True, "--es.weight_decay", 0.01, "--sac.steps_per_generation", 70]
+    arguments = ["--algorithm", algorithm, *TASK, *strategy, *LEARNER, *ROUTINE, *options]
+    run(1, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
+    run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
+    run(2, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("task", ["HalfCheetah-v5", "dm_control/walker-walk-v0"])
+def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task):
+    arguments = ["--task.id", task, "--task.horizon", 60, *SMALL]
+    run(1, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
+    run(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    assert summary(tmp_path / "parts")["gradient_updates"] > 0
+
+
+def wait_for(condition, seconds: float = 60.0):
+    """Return the first true answer of `condition`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := condition():
+            return answer
+        time.sleep(0.02)
+    raise TimeoutError
+
+
+def rows_published(path: Path) -> int:
+    return json.loads((path / "status.json").read_text())["generation"] if (path / "status.json").exists() else 0
+
+
+def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start):
+    arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--budget.generations", 60]
+    run(1, *arguments, "--run-dir", tmp_path / "straight")
+    process = start(2, *arguments, "--run-dir", tmp_path / "killed")
+    wait_for(lambda: rows_published(tmp_path / "killed") >= 10)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert summary(tmp_path / "killed")["status"] in ("dead", "running")
+    done = run(3, *arguments, "--run-dir", tmp_path / "killed")
+    assert "resumed at generation" in done.stdout
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_stops_with_a_checkpoint_and_75(tmp_path, start, number):
+    arguments = [*CYCLIC, "--budget.generations", 100_000, "--run-dir", tmp_path / "run"]
+    process = start(2, *arguments)
+    wait_for(lambda: rows_published(tmp_path / "run") >= 5)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 75, errors
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    assert status["status"] == "requeue"
+    assert science(tmp_path / "run")["metrics/generation"][-1] == status["generation"]
+
+
+def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
+    monkeypatch.setattr("conftest.environment", own_environment)
+    arguments = ["--task.id", "own_envs:Counting-v0", *SMALL]
+    run(2, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "run")
+    files = list((tmp_path / "counts").iterdir())
+    assert len(files) == 2
+    counted = sum(f.stat().st_size for f in files)
+    said, rows = summary(tmp_path / "run"), science(tmp_path / "run")
+    probes = Run.open(tmp_path / "run").attributes["probe_steps"]
+    assert sum(said["env_steps"].values()) == counted - probes
+    assert said["env_steps"]["population"] == rows["metrics/length"].sum()
+    assert said["nominal_steps"] == 9 * 30
+    assert said["gradient_updates"] > 0
+    assert said["gradient_updates"] <= said["env_steps"]["learner"]
+
+
+def own_environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+
+
+def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path, monkeypatch):
+    monkeypatch.setattr("conftest.environment", own_environment)
+    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 1000, "--run-dir", tmp_path / "run"]
+    start = time.monotonic()
+    done = run(3, *arguments, code=None)
+    assert time.monotonic() - start < 60
+    assert done.returncode == 1
+    assert "the simulator lost its licence" in done.stderr
+    assert "failed:" in done.stderr
+    assert "generation" in done.stderr
+    assert "member" in done.stderr
+
+
+def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("conftest.environment", own_environment)
+    arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
+    run(2, *arguments)
+    rows = science(tmp_path / "run")
+    broken = np.isnan(rows["metrics/fitness"])
+    evaluated = sum(np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac"))
+    assert broken.any()
+    assert rows["metrics/unstable_episodes"][-1] == broken.sum() + evaluated
+    for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
+        assert not bad[winners].any() or (~bad).sum() < len(winners)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task.id", "HalfCheetah-v55"], "HalfCheetah"),
+        (["--task.id", "CartPole-v1"], "CartPole-v1"),
+        (["--task.id", "dm_control/walker-wolk-v0"], "walker-walk"),
+        (["--esac.population_size", "11"], "must be even"),
+        (["--esac.popsize", "11"], "did you mean"),
+        (["--esac.population_size", "many"], "population-size"),
+        (["--esac.sac_copies", "30"], "SAC copies"),
+    ],
+)
+def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, arguments, message):
+    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=2)
+    assert done.stderr.count(message) + done.stderr.count(message.replace("_", "-")) >= 1
+    assert "Traceback" not in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_of_another_configuration_is_refused_listing_what_differs(straight):
+    before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
+    done = run(2, *CYCLIC, "--budget.generations", 30, "--esac.sigma", 0.4, "--seed", 5, "--run-dir", straight, code=2)
+    assert "esac.sigma" in done.stderr
+    assert "0.3" in done.stderr
+    assert "0.4" in done.stderr
+    assert "seed" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
+
+
+def test_a_finished_run_says_so(straight):
+    done = run(2, *CYCLIC, "--budget.generations", 20, "--run-dir", straight)
+    assert "finished" in done.stdout
+
+
+def test_help_names_every_field_once_from_one_rank():
+    done = run(2, "--help")
+    assert done.stdout.count("--esac.winner-pull") == 1
+    assert "zeta" in done.stdout
