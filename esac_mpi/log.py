@@ -9,9 +9,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO, cast
 
 logger = logging.getLogger("esac_mpi")
 
@@ -66,10 +66,8 @@ class _Formatter(logging.Formatter):
 
 class _Console(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        try:
+        with _letting_go():
             print(self.format(record), flush=True)
-        except (OSError, ValueError):
-            _silence()
 
 
 class _File(logging.FileHandler):
@@ -77,12 +75,16 @@ class _File(logging.FileHandler):
         """Lose the line: a full disk is reported where state is saved."""
 
 
-def _silence() -> None:
-    """Send the rest of stdout nowhere; else the interpreter's last flush fails and changes the exit code to 120."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+@contextmanager
+def _letting_go() -> Iterator[None]:
+    """Once stdout fails, send it nowhere; else the interpreter's last flush fails too and changes the exit code to 120."""
+    try:
+        yield
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
 
 
 def on_terminal(proc: Path = Path("/proc")) -> bool:
@@ -231,11 +233,10 @@ class _Table:
         from rich.console import Console  # only who watches pays for it
         from rich.live import Live
 
-        console = Console(force_terminal=True)
+        console = Console(file=cast(TextIO, _Lenient(sys.stdout)), force_terminal=True)
         self._live = Live(console=console, auto_refresh=False)
-        with suppress(OSError, ValueError):
-            self._live.start()
-            console.show_cursor(True)  # a killed run must not leave a terminal without a cursor
+        self._live.start()
+        console.show_cursor(True)  # a killed run must not leave a terminal without a cursor
 
     def draw(self, values: Mapping[str, Any]) -> None:
         """Redraw the table in place."""
@@ -247,14 +248,29 @@ class _Table:
             table.add_row(label, figure)
         if "progress" in values:
             table.add_row("", ProgressBar(total=1.0, completed=values["progress"], width=30))
-        try:
-            self._live.update(table, refresh=True)
-        except (OSError, ValueError):
-            _silence()
+        self._live.update(table, refresh=True)
 
     def close(self) -> None:
         """Leave the last table on the terminal."""
-        try:
-            self._live.stop()
-        except (OSError, ValueError):
-            _silence()
+        self._live.stop()
+
+
+class _Lenient:
+    """A stream whose writes cannot fail; rich ends the program on a broken pipe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or let the text go."""
+        with _letting_go():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or let the text go."""
+        with _letting_go():
+            self._stream.flush()

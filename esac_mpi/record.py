@@ -418,7 +418,8 @@ class _Rows:
     def columns(self) -> Arrays:
         return {name: column[: self.count] for name, column in self._columns.items()}
 
-    def append(self, row: Mapping[str, Any]) -> None:
+    def fitted(self, row: Mapping[str, Any]) -> Arrays:
+        """Return the row as arrays that fit the columns. Raises ValueError."""
         values = {name: np.asarray(value, np.float64 if self._ragged else None) for name, value in row.items()}
         if not self._columns:
             if bad := [name for name, value in values.items() if value.dtype.kind not in "biuf"]:
@@ -426,8 +427,10 @@ class _Rows:
             self._columns = {name: np.zeros((64, *value.shape), value.dtype) for name, value in values.items()}
         elif values.keys() != self._columns.keys():
             raise ValueError(f"row names differ from the first row's: {sorted(values.keys() ^ self._columns.keys())}")
-        values = {name: self._fitted(name, value) for name, value in values.items()}
-        for name, value in values.items():
+        return {name: self._fitted(name, value) for name, value in values.items()}
+
+    def append(self, fitted: Arrays) -> None:
+        for name, value in fitted.items():
             column = self._columns[name]
             if self.count == len(column):
                 column = self._columns[name] = np.concatenate([column, np.zeros_like(column)])
@@ -552,8 +555,9 @@ class Run:
 
         Raises ValueError for names or shapes other than the first row's; timing arrays may change their length.
         """
-        self._metrics.append(row)
-        self._timing.append(timing)
+        fitted, times = self._metrics.fitted(row), self._timing.fitted(timing)
+        self._metrics.append(fitted)
+        self._timing.append(times)
         self._final = {}
 
     def last_row(self, prefix: str = "") -> Arrays:

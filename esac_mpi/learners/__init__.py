@@ -1,0 +1,16 @@
+"""Gradient learners, one file per algorithm. Torch lives in them: this module imports it only when a learner is made."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.config import Config
+from esac_mpi.policy import Layout
+
+LEARNERS = {"sac": "SAC"}  # file here -> its class
+
+
+def make(name: str, config: Config, layout: Layout, theta: np.ndarray) -> Any:
+    """Return the learner `name`, a key of LEARNERS, with the initial actor theta, float32 [d]."""
+    return getattr(import_module(f"esac_mpi.learners.{name}"), LEARNERS[name])(config, layout, theta)

@@ -1,0 +1,185 @@
+"""log.py: who speaks, where to, and what a person sees of a run's progress."""
+
+import logging
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from esac_mpi import log
+from esac_mpi.log import Display, compact, duration
+
+ROOT = Path(__file__).parent.parent
+VALUES = {
+    "generation": 120, "progress": 0.31, "env_steps": 1_230_000, "fitness_mean": 812.3, "fitness_max": 1034.0,
+    "evaluation_theta_es": 950.4, "evaluation_sac": 1021.0, "sigma": 0.02131, "gradient_updates": 41_000,
+    "steps_per_second": 5120.0, "seconds_left": 130.0,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def logger_as_it_was():
+    before = (log.logger.handlers[:], log.logger.propagate, log.logger.level)
+    yield
+    for handler in log.logger.handlers:
+        with suppress(OSError):
+            handler.close()
+    log.logger.handlers[:], log.logger.propagate = before[:2]
+    log.logger.setLevel(before[2])
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_only_rank_0_speaks_but_for_warnings(capsys):
+    for rank in (0, 3):
+        log.setup(rank, "node7")
+        log.say("hello")
+        log.warn("odd")
+    logging.getLogger("esac_mpi.record").warning("from %s", "below")
+    assert capsys.readouterr().out.splitlines() == [
+        "hello", "WARNING [rank 0 node7] odd", "WARNING [rank 3 node7] odd", "WARNING [rank 3 node7] from below",
+    ]  # fmt: skip
+
+
+def test_log_file_is_appended_to(tmp_path, capsys):
+    for message in ("first", "zweite läufe"):
+        log.setup(0, "node7")
+        log.append_to(tmp_path / "log.txt", 0, "node7")
+        log.say(message)
+    times, messages = zip(*(line.split(" ", 1) for line in (tmp_path / "log.txt").read_text("utf-8").splitlines()), strict=True)
+    assert messages == ("first", "zweite läufe")
+    assert all(len(t) == len("2024-05-01T12:00:00Z") and t.endswith("Z") for t in times)
+    log.append_to(tmp_path / "missing" / "log.txt", 0, "node7")
+    assert "No such file" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_loses_lines_and_nothing_else(capsys):
+    log.setup(0, "node7")
+    log.append_to(Path("/dev/full"), 0, "node7")
+    log.say("hello")
+    assert capsys.readouterr() == ("hello\n", "")
+
+
+@pytest.mark.parametrize("style", ["plain", "live"])
+@pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
+def test_lost_stdout_does_not_end_the_run(style, output):
+    code = f"""
+import time
+from esac_mpi import log
+log.setup(0, "here")
+display = log.Display({style!r}, 0.0)
+for generation in range(200):
+    display.update({{"generation": generation, "progress": generation / 200}})
+    log.say("x" * 1000)
+    time.sleep(0.002)
+display.close()
+"""
+    if output == "closed pipe":
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open(output, os.O_WRONLY)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_ascii_stdout_gets_every_line():
+    code = "from esac_mpi import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "l\\xe4ufe\nend\n"
+
+
+def test_plain_line():
+    assert log.plain_line(VALUES) == (
+        "gen 120  31 %  1.23M steps  fitness mean 812 max 1034  theta_es 950  sac 1021  sigma 0.0213  updates 41k"
+        "  5.12k steps/s  left 2m10s"
+    )
+    assert log.plain_line({"generation": 3, "loss": 0.5}) == "gen 3  loss 0.5"
+
+
+def test_plain_display_speaks_seldom_and_ends_with_the_last(capsys):
+    log.setup(0, "node7")
+    clock = Clock()
+    display = Display("plain", 5.0, clock)
+    for generation in range(12):
+        display.update({"generation": generation, "sac": float("nan")})
+        clock.now += 1.0
+    display.close()
+    display.close()
+    assert capsys.readouterr().out == "gen 0\ngen 5\ngen 10\ngen 11\n"
+
+
+def test_seldom_values_stay_and_speed_follows(capsys):
+    log.setup(0, "node7")
+    clock = Clock()
+    display = Display("plain", 0.0, clock)
+    display.update({"generation": 10, "progress": 0.5, "env_steps": 1000, "evaluation_sac": 7.0})
+    clock.now = 10.0
+    display.update({"generation": 11, "progress": 0.6, "env_steps": 3000, "evaluation_sac": float("nan")})
+    assert capsys.readouterr().out.splitlines()[1] == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
+
+
+def test_live_display_redraws_one_table(capsys):
+    log.setup(0, "node7")
+    clock = Clock()
+    display = Display("live", 5.0, clock)
+    for generation in (1, 2, 3):
+        display.update({**VALUES, "generation": generation})
+        clock.now += 0.15  # the second comes too early
+    log.say("a message")
+    display.close()
+    out = capsys.readouterr().out
+    assert out.count("return of theta_es") >= 2 and "a message" in out and "2m10s" in out
+    assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # the cursor is shown
+    assert "\x1b[1A" in out  # in place
+
+
+def test_auto_is_plain_where_nobody_watches(capsys):
+    log.setup(0, "node7")
+    display = Display("auto", 0.0)
+    display.update(VALUES)
+    display.close()
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("parents", "stdout", "watched"),
+    [
+        (["hydra_pmi_proxy", "mpirun", "bash"], {1: "/dev/pts/3"}, True),
+        (["hydra_pmi_proxy", "mpirun", "bash"], {0: "/dev/pts/3", 1: "/home/me/job.out"}, False),
+        (["prterun", "bash"], {0: "/dev/pts/3"}, True),
+        (["sh", "mpiexec.hydra", "weird) (name"], {1: "/dev/tty1"}, True),
+        (["prted", "sshd"], {0: "/dev/null"}, False),
+        (["mpirun"], {}, False),
+    ],
+)
+def test_the_launchers_stdout_decides(tmp_path, parents, stdout, watched):
+    pids = [os.getpid(), *range(101, 101 + len(parents)), 1]
+    for pid, name, parent in zip(pids, ["python", *parents], pids[1:], strict=False):
+        (tmp_path / str(pid) / "fd").mkdir(parents=True)
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S {parent} 1 1 0")
+    for place, target in stdout.items():
+        (tmp_path / str(101 + place) / "fd" / "1").symlink_to(target)
+    assert log.on_terminal(tmp_path) is watched
+
+
+def test_figures():
+    assert [compact(n) for n in (0, 7, 99.5, 812, 999.9, 5120, 41_000, 999_999, 1_234_567, 2.5e9)] == [
+        "0", "7", "99.5", "812", "1k", "5.12k", "41k", "1M", "1.23M", "2.5G",
+    ]  # fmt: skip
+    assert [duration(s) for s in (0.4, 59.4, 130, 3600 * 3 + 300, 86400 * 4 + 7200, float("inf"))] == [
+        "0s", "59s", "2m10s", "3h05m", "4d02h", "?",
+    ]  # fmt: skip
