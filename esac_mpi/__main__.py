@@ -7,6 +7,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # 
 
 import platform
 import sys
+import time
 import traceback
 
 from esac_mpi import comm, config, log, train
@@ -39,6 +40,7 @@ def main(argv: list[str]) -> int:
         return train.WRONG_USAGE
     except BaseException:
         print(f"esac_mpi: rank {world.rank} on {platform.node()} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
         world.abort(train.FAILED)
         raise
 

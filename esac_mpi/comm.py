@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._comm = MPI.COMM_WORLD if comm is None else comm
-        self._node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._node: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._leaders = self._comm.Split(0 if self._node.rank == 0 else MPI.UNDEFINED)
         self._windows: list[MPI.Win] = []
         self._sums: dict[tuple[int, int], np.ndarray] = {}
@@ -94,7 +94,7 @@ class World:
         window = MPI.Win.Allocate_shared(size if self.local == 0 else 0, 1, comm=self._node)
         window.Lock_all(MPI.MODE_NOCHECK)
         self._windows.append(window)
-        buffer, _ = window.Shared_query(0)
+        buffer: Any = window.Shared_query(0)[0]
         array = np.ndarray(shape, dtype, buffer) if size else np.zeros(shape, dtype)
         if self.local == 0:
             array[...] = 0

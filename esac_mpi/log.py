@@ -135,7 +135,7 @@ def _figure(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return f"{math.floor(100 * value + 1e-9)} %"  # 100 only at the end
 
 
 # key of Display.update: (what a plain line says, label of the live table, format)

@@ -86,7 +86,11 @@ def evaluate(
 
     def work(i: int) -> np.ndarray:
         address = integer(seed, Purpose.EVALUATION, generation, block=i % episodes)
-        episode = play(env, policy.set(thetas[names[i // episodes]]), address)
+        try:
+            episode = play(env, policy.set(thetas[names[i // episodes]]), address)
+        except Exception as error:
+            error.add_note(f"in the evaluation of {names[i // episodes]} after generation {generation}, episode {i % episodes}")
+            raise
         return np.array([episode.episodic_return, episode.episodic_length])
 
     table, _ = world.map(work, len(names) * episodes, 2)

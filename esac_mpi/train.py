@@ -4,6 +4,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -77,8 +78,8 @@ def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
         return end.code
     world.stop_on_signals()
     start = world.clock()
-    before = wall_seconds(job.run)
-    saved = (job.state.generation, start)
+    before = job.run.wall_seconds if job.run else 0.0
+    tried = (job.state.generation, start)
     try:
         while progress(job) < 1 and not world.stopping:
             row, timing = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
@@ -86,11 +87,12 @@ def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
             if job.run:
                 timing.update(wall_seconds=before + world.clock() - start, bytes_exchanged=world.bytes_exchanged)
                 record(job, row, timing)
-                saved = checkpoint_if_due(job, saved)
+                tried = checkpoint_if_due(job, tried)
         return finish(job)
     except Exception:
         if job.run:
-            job.run.status("failed", job.state.generation)
+            with suppress(Exception):  # what ended the run is the error to tell
+                job.run.status("failed", job.state.generation)
         raise
 
 
@@ -103,26 +105,21 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     algorithm = ALGORITHMS[config.algorithm]
     params = algorithm.Params(config, layout, env.horizon)
     origin = compare_nodes(config, env, world, command)
-    run = together(world, lambda: begin(config, fresh, origin, world), exit_codes(world))
+    directory = together(world, lambda: begin(config, fresh, origin, world), exit_codes(world))
     state = algorithm.init(params, world)
     learner = make_learner(config, layout) if world.rank == 0 and config.algorithm != "es" else None
-    job = Job(config, world, env, params, state, es.make_policy(params, env), run, learner, None)
+    job = Job(config, world, env, params, state, es.make_policy(params, env), directory, learner, None)
     together(world, lambda: restore(job), exit_codes(world))
     share(state, world)
-    if run:
-        log.append_to(run.path / "log.txt", world.rank, platform.node())
-        announce(job, origin)
-        job.display = log.Display(config.display.style, config.display.every_seconds)
-    if progress(job) >= 1 and world.from_root(run is not None and run.complete):
+    if progress(job) >= 1 and world.from_root(directory is not None and directory.complete):
         where = run_directory(config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
+    if directory:
+        log.append_to(directory.path / "log.txt", world.rank, platform.node())
+        announce(job, origin)
+        saved(lambda: directory.status("running", job.state.generation, **results(job)))
+        job.display = log.Display(config.display.style, config.display.every_seconds)
     return job
-
-
-def wall_seconds(run: "Run | None") -> float:
-    """Return the run's time so far, over its restarts [s]."""
-    column = run.history.get("timing/wall_seconds") if run else None
-    return float(column[-1]) if column is not None and column.size else 0.0
 
 
 def begin(config: Config, fresh: bool, origin: dict[str, Any], world: World) -> "Run | None":
@@ -239,19 +236,17 @@ def evaluate(job: Job) -> dict[str, np.ndarray]:
 
 def record(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
-    assert job.run is not None
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
-    job.run.append({"generation": job.state.generation, **counters, **row}, timing)
+    run(job).append({"generation": job.state.generation, **counters, **row}, timing)
     if job.state.best.generation == job.state.generation:
-        save_policy(job, job.state.best)
-    job.run.publish_metrics()
+        saved(lambda: save_policy(job, job.state.best))
+    run(job).publish_metrics()
     if job.display:
         job.display.update(shown(job, row, timing))
 
 
 def save_policy(job: Job, best: rollout.Best) -> None:
     """Write policy.h5. Rank 0 only."""
-    assert job.run is not None
     policy, normaliser = job.policy, job.state.normaliser
     seen = {} if normaliser is None else {"normaliser_mean": normaliser.mean, "normaliser_std": normaliser.std}
     about = {
@@ -259,38 +254,52 @@ def save_policy(job: Job, best: rollout.Best) -> None:
         "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
         "generation": best.generation, "episodic_return": best.episodic_return, **seen,
     }  # fmt: skip
-    job.run.save_policy(best.theta, about)
+    run(job).save_policy(best.theta, about)
 
 
-def checkpoint_if_due(job: Job, saved: tuple[int, float]) -> tuple[int, float]:
-    """Save the complete state when its time has come; return when it was last saved (generation, clock). Rank 0 only."""
+def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
+    """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
     due, now = job.config.checkpoint, job.world.clock()
-    by_generation = due.every_generations and job.state.generation - saved[0] >= due.every_generations
-    by_time = due.every_minutes and now - saved[1] >= 60 * due.every_minutes
+    by_generation = due.every_generations and job.state.generation - tried[0] >= due.every_generations
+    by_time = due.every_minutes and now - tried[1] >= 60 * due.every_minutes
     if not (by_generation or by_time):
-        return saved
-    assert job.run is not None
-    job.run.checkpoint(job.state.generation, arrays(job.state), learner_arrays(job), replay(job))
-    job.run.status("running", job.state.generation, **results(job))
+        return tried
+    if checkpoint(job):
+        run(job).status("running", job.state.generation, **results(job))
     return job.state.generation, job.world.clock()
+
+
+def checkpoint(job: Job) -> bool:
+    """Save the complete state; return whether it could be written. A failure leaves the checkpoint before it as it was."""
+    return saved(lambda: run(job).checkpoint(job.state.generation, arrays(job.state), learner_arrays(job), replay(job)))
+
+
+def saved(write: Callable[[], None]) -> bool:
+    """Write something; return whether that worked, and warn if not. Rank 0 only."""
+    from esac_mpi.record import Unsaved
+
+    try:
+        write()
+    except Unsaved as error:
+        log.warn(str(error))
+        return False
+    return True
 
 
 def finish(job: Job) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code."""
     complete = progress(job) >= 1
+    final = final_evaluation(job) if complete else rollout.Best()
+    code = FINISHED if complete else STOPPED
     if job.run:
-        job.run.checkpoint(job.state.generation, arrays(job.state), learner_arrays(job), replay(job))
-    final = rollout.Best()
-    if complete:
-        final = final_evaluation(job)
-    if job.run:
-        job.run.publish_metrics(force=True)
-        job.run.status("complete" if complete else "requeue", job.state.generation, **results(job, final))
+        status = "complete" if complete else "requeue"
+        if not checkpoint(job) or not saved(lambda: run(job).status(status, job.state.generation, **results(job, final))):
+            code = UNSAVED
         if job.display:
             job.display.close()
-        say_end(job, complete, final)
+        say_end(job, code, final)
         job.run.close()
-    return FINISHED if complete else STOPPED
+    return job.world.from_root(code)
 
 
 def final_evaluation(job: Job) -> rollout.Best:
@@ -304,15 +313,14 @@ def final_evaluation(job: Job) -> rollout.Best:
         if job.run:
             job.run.final({"generation": np.array(state.generation), "env_steps_evaluation": np.array(extra), **columns})
     else:
-        history = job.run.history if job.run else {}
-        columns = {name.removeprefix("metrics/"): column[-1] for name, column in history.items() if "/evaluation_" in name}
+        columns = job.run.last_row("evaluation_") if job.run else {}
     final = rollout.Best()
     for name in state.policies if job.run else ():
         value = rollout.mean_return(columns[f"evaluation_{name}"])
         if value > final.episodic_return:
             final = rollout.Best(value, state.generation, name, state.policies[name].copy())
     if job.run and final.episodic_return > state.best.episodic_return:
-        save_policy(job, final)
+        saved(lambda: save_policy(job, final))
     return final
 
 
@@ -365,15 +373,18 @@ def physics_digest(config: Config, env: envs.Env) -> str:
 
 
 def announce(job: Job, origin: dict[str, Any]) -> None:
-    """Say what runs, where, and from which generation."""
-    assert job.run is not None
+    """Say what runs, where, and from which generation. Rank 0 only."""
     config, device = job.config, "" if job.learner is None else f", SAC on {job.learner.device}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
-    log.say(f"  run directory {job.run.path}")
-    if job.run.restored is not None:
-        dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
-        log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    log.say(f"  run directory {run(job).path}")
+    before = run(job).restored
+    if before is not None:
+        dropped = f"; {run(job).dropped} later rows dropped, will be made again" if run(job).dropped else ""
+        log.say(f"  resumed at generation {job.state.generation} from {before.source.name}{dropped}")
+        for what in ("cpu", "versions"):
+            if before.attributes.get(what) != origin[what]:
+                log.warn(f"{what}: was {before.attributes.get(what)}, is now {origin[what]}: exact, but bits may differ")
 
 
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
@@ -401,15 +412,23 @@ def state_evaluated(job: Job) -> bool:
     return job.state.generation % job.config.evaluation.every == 0
 
 
-def say_end(job: Job, complete: bool, final: rollout.Best) -> None:
-    """Say where the results are and what to do with them."""
-    assert job.run is not None
-    path = job.run.path
-    if complete:
+def say_end(job: Job, code: int, final: rollout.Best) -> None:
+    """Say where the results are and what to do with them. Rank 0 only."""
+    path, generation = run(job).path, job.state.generation
+    if code == FINISHED:
         best = max(job.state.best.episodic_return, final.episodic_return)
-        last = f"final {final.episodic_return:.1f} ({final.policy})"
-        log.say(f"finished at generation {job.state.generation}: best return {best:.1f}, {last}")
+        log.say(
+            f"finished at generation {generation}: best return {best:.1f}, final {final.episodic_return:.1f} ({final.policy})"
+        )
+    elif code == STOPPED:
+        log.say(f"stopped at generation {generation}, saved; run the same command again to go on")
     else:
-        log.say(f"stopped at generation {job.state.generation}, saved; run the same command again to go on")
+        log.warn(f"generation {generation} could not be saved; the checkpoint before it stands")
     log.say(f"  results {path / 'metrics.h5'}, best policy {path / 'policy.h5'}")
     log.say(f"  curve   python tools/plot.py {path}")
+
+
+def run(job: Job) -> "Run":
+    """Return the run directory. Rank 0 only."""
+    assert job.run is not None
+    return job.run

@@ -6,7 +6,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [{"__main__"}, {"train"}, {"comm", "record", "algorithms"}, {"rollout", "learners"}, {"evolution", "policy", "envs"}]
 LAYERS.append({"config", "noise", "log", "provenance", "__init__", "__version__"})
-SIDEWAYS = {("esac", "es"), ("esac", "sac"), ("sac", "es")}  # an algorithm may build on another
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},

@@ -88,9 +88,8 @@ display.close()
         os.close(reading)
     else:
         writing = os.open(output, os.O_WRONLY)
-    done = subprocess.run(
-        [sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, env=environment, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -142,7 +141,9 @@ def test_live_display_redraws_one_table(capsys):
     log.say("a message")
     display.close()
     out = capsys.readouterr().out
-    assert out.count("return of theta_es") >= 2 and "a message" in out and "2m10s" in out
+    assert out.count("return of theta_es") >= 2
+    assert "a message" in out
+    assert "2m10s" in out
     assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # the cursor is shown
     assert "\x1b[1A" in out  # in place
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def test_the_reference_run_does_all_that_esac_does(straight):
     assert rows["metrics/tuning_multiplier"][-1] == pytest.approx(rows["metrics/sigma"][-1] / 0.3, rel=1e-12)
     assert set(rows["metrics/parent"][5]) == {0, 1, 2, 3}
     assert np.isfinite(rows["metrics/evaluation_theta_es"][2::3]).all()
-    assert np.isnan(rows["metrics/evaluation_theta_es"][0])
+    assert np.isnan(rows["metrics/evaluation_theta_es"][0]).all()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
@@ -169,8 +170,9 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path, monkeypatch)
     assert done.returncode == 1
     assert "the simulator lost its licence" in done.stderr
     assert "failed:" in done.stderr
-    assert "generation" in done.stderr
-    assert "member" in done.stderr
+    assert re.search(
+        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d", done.stderr
+    )
 
 
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, monkeypatch):

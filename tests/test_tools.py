@@ -15,17 +15,18 @@ from esac_mpi.record import Run
 ROOT = Path(__file__).parent.parent
 
 
-def make(path, algorithm="esac", seed=0, generations=40, task="HalfCheetah-v5", status="complete", every=5, growth=lambda g: 30 * g):
+def make(path, algorithm="esac", seed=0, generations=40, task="HalfCheetah-v5", status="complete", every=5):
     """Leave a run behind whose returns grow to 30 * generations."""
     config = updated(Config(), {"algorithm": algorithm, "seed": seed, "task.id": task})
     run = Run.begin(path, config, {"ranks": 2, "hosts": "node1"})
     random = np.random.default_rng(seed)
     best = -np.inf
     for g in range(1, generations + 1):
-        centre = growth(g) + 5 * seed
+        centre = 30 * g + 5 * seed
         row = {
-            "generation": g, "env_steps_population": 5000 * g, "env_steps_learner": 100 * g, "env_steps_evaluation": 10 * (g // every),
-            "nominal_steps": 1000 * g, "gradient_updates": 100 * g, "unstable_episodes": 0, "sigma": 0.005,
+            "generation": g, "env_steps_population": 5000 * g, "env_steps_learner": 100 * g,
+            "env_steps_evaluation": 10 * (g // every), "nominal_steps": 1000 * g,
+            "gradient_updates": 100 * g, "unstable_episodes": 0, "sigma": 0.005,
             "fitness": centre - 100 + 60 * random.standard_normal(10),
         }  # fmt: skip
         for policy, shift in {"theta_es": 0, "sac": 20}.items():
@@ -83,12 +84,19 @@ def test_summary_of_young_old_and_foreign_directories(tmp_path):
     (tmp_path / "mine").mkdir()
     young.close()
     done = tool("summary", tmp_path / "young", tmp_path / "stopped", tmp_path / "mine", "--json")
-    assert done.returncode == 2 and "mine: not a run directory" in done.stderr
+    assert done.returncode == 2
+    assert "mine: not a run directory" in done.stderr
     first, second = map(json.loads, done.stdout.splitlines())
-    assert first["generation"] == 0 and first["best_return"] is None and first["parallel_efficiency"] is None
-    assert second["status"] == "requeue" and second["final_return"] is None and second["last_evaluation"]["sac"] is None
+    assert first["generation"] == 0
+    assert first["best_return"] is None
+    assert first["parallel_efficiency"] is None
+    assert second["status"] == "requeue"
+    assert second["final_return"] is None
+    assert second["last_evaluation"]["sac"] is None
     header, *rows = tool("summary", tmp_path / "young", tmp_path / "stopped").stdout.splitlines()
-    assert header.split()[0] == "status" and len(rows) == 2 and "204,080" in rows[1]
+    assert header.split()[0] == "status"
+    assert len(rows) == 2
+    assert "204,080" in rows[1]
 
 
 def test_a_damaged_run_is_named(tmp_path):
@@ -96,7 +104,9 @@ def test_a_damaged_run_is_named(tmp_path):
     for file in (tmp_path / "a").glob("*.h5"):
         file.write_bytes(file.read_bytes()[:-600])
     done = tool("summary", tmp_path / "a")
-    assert done.returncode == 65 and "truncated" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 65
+    assert "truncated" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_tools_import_no_mpi_torch_or_simulator():
@@ -115,7 +125,8 @@ def test_plot_of_one_run(tmp_path, x):
     done = tool("plot", tmp_path / "läufe ü", "--x", x)
     assert (done.returncode, done.stderr) == (0, "")
     picture = Path(done.stdout.strip())
-    assert picture == tmp_path / "läufe ü" / "learning_curve.png" and picture.stat().st_size > 20_000
+    assert picture == tmp_path / "läufe ü" / "learning_curve.png"
+    assert picture.stat().st_size > 20_000
 
 
 def test_plot_of_several_runs(tmp_path):
@@ -131,10 +142,12 @@ def test_plot_of_several_runs(tmp_path):
 def test_plot_without_matplotlib(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ImportError")
     done = tool("plot", tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert done.returncode == 2 and done.stderr == "Plots need matplotlib: pip install esac_mpi[analysis]\n"
+    assert done.returncode == 2
+    assert done.stderr == "Plots need matplotlib: pip install esac_mpi[analysis]\n"
 
 
 def test_plot_of_a_run_without_generations(tmp_path):
     Run.begin(tmp_path / "a", Config(), {}).close()
     done = tool("plot", tmp_path / "a")
-    assert done.returncode == 2 and "no generation is published" in done.stderr
+    assert done.returncode == 2
+    assert "no generation is published" in done.stderr

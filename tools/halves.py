@@ -67,7 +67,9 @@ def table(tasks: list[str], seeds: int, seconds: float) -> None:
         curves = {v: [curve(directory(task, v, s)) for s in range(seeds)] for v in VARIANTS}
         steps = min(c["steps"][-1] for v in curves.values() for c in v)
         limits = (("steps", steps, f"{steps:,.0f} true steps"), ("wall", seconds, f"{seconds:.0f} s"))
-        print(f"\n**{task}**\n\n| variant | policy | {' | '.join(text for _, _, text in limits)} | true steps in {seconds:.0f} s |")
+        print(
+            f"\n**{task}**\n\n| variant | policy | {' | '.join(text for _, _, text in limits)} | true steps in {seconds:.0f} s |"
+        )
         print("|---|---|---|---|---|")
         for variant, found in curves.items():
             taken = ", ".join(f"{c['steps'][c['wall'] <= seconds][-1] / 1e3:,.0f}k" for c in found)

@@ -44,7 +44,8 @@ def position(run: RunFiles, x: str) -> np.ndarray:
     """Return where the generations lie on the axis, float64 [generations]."""
     history = run.history
     if x == "env_steps":
-        return sum(history.get(f"metrics/env_steps_{kind}", np.zeros(1)) for kind in ("population", "learner")).astype(float)
+        kinds = [history[name] for kind in ("population", "learner") if (name := f"metrics/env_steps_{kind}") in history]
+        return np.sum(kinds, axis=0, dtype=float)
     if x == "wall":
         return history["timing/wall_seconds"] / 3600
     return history[f"metrics/{x}"].astype(float)
@@ -97,7 +98,7 @@ def draw_many(axes: Axes, runs: list[RunFiles], x: str, colours: dict[str, str])
 def figure(runs: list[RunFiles], x: str) -> Figure:
     """Return the figure of the runs."""
     tasks = sorted({run.config.task.id for run in runs})
-    colours = dict(zip(sorted({run.config.algorithm for run in runs}), COLOURS, strict=False))
+    colours: dict[str, str] = dict(zip(sorted({run.config.algorithm for run in runs}), COLOURS, strict=False))
     drawing, panels = plt.subplots(1, len(tasks), figsize=(1.5 + 5.5 * len(tasks), 4.5), squeeze=False, layout="constrained")
     for axes, task in zip(panels[0], tasks, strict=True):
         if len(runs) == 1:

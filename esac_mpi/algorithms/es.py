@@ -31,11 +31,6 @@ class Params:
     layout: Layout
     horizon: int  # of an episode [steps]
 
-    @property
-    def es(self) -> configuration.ES:
-        """This algorithm's own table."""
-        return self.config.es
-
 
 @dataclass
 class State:
@@ -90,7 +85,7 @@ def init(params: Params, world: Any) -> State:
 
 def generation(params: Params, state: State, world: Any, env: Env, learner: None = None) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    es, k, start = params.es, state.generation + 1, world.clock()
+    es, k, start = params.config.es, state.generation + 1, world.clock()
     population = evaluate(params, es, k, es.sigma, lambda slot: state.theta_es, world, env, state.normaliser)  # lines 5-8
     shaped = evolution.centered_ranks(population.fitness)  # line 9
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")

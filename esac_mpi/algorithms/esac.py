@@ -22,27 +22,13 @@ from esac_mpi import config as configuration
 from esac_mpi import evolution, noise
 from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms import sac
-from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Population, Row
+from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
-from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Best, Counters
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
-
-
-@dataclass(frozen=True)
-class Params:
-    """What never changes in a run."""
-
-    config: configuration.Config
-    layout: Layout
-    horizon: int  # of an episode [steps]
-
-    @property
-    def esac(self) -> configuration.ESAC:
-        """This algorithm's own table."""
-        return self.config.esac
 
 
 @dataclass
@@ -95,14 +81,21 @@ def init(params: Params, world: Any) -> State:
     theta_es = params.layout.initial(params.config.seed, THETA_ES)
     theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
     zeros = np.zeros_like(theta_es)
-    children = world.shared((configuration.child_slots(params.esac), params.layout.d))
-    arrays = [world.share(theta_es), world.share(theta_sac), children, world.share(zeros), world.share(zeros)]
-    return State(*arrays, parents=new_population(params.esac, born=0), sigma=params.esac.sigma)
+    children = world.shared((configuration.child_slots(params.config.esac), params.layout.d))
+    return State(
+        theta_es=world.share(theta_es),
+        theta_sac=world.share(theta_sac),
+        children=children,
+        adam_m=world.share(zeros),
+        adam_v=world.share(zeros),
+        parents=new_population(params.config.esac, born=0),
+        sigma=params.config.esac.sigma,
+    )
 
 
 def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    esac, k, clock = params.esac, state.generation + 1, [world.clock()]
+    esac, k, clock = params.config.esac, state.generation + 1, [world.clock()]
     sigma_noise = esac.sigma if esac.amt_scope == "gradient" else state.sigma
 
     population = strategy.evaluate(params, esac, k, sigma_noise, state.parent, world, env)  # lines 5-8
@@ -130,7 +123,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 
 def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np.ndarray, world: Any) -> Plan:
     """Select winners, draw the gate and tune sigma; rank 0's decision, given to every rank."""
-    esac = params.esac
+    esac = params.config.esac
     winners = evolution.select_winners(fitness, configuration.winners(esac))  # line 10
     p_sac = evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
     random = noise.generator(params.config.seed, Purpose.GATE, k)
@@ -146,7 +139,7 @@ def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np
 
 def update(params: Params, state: State, k: int, sigma_noise: float, shaped: np.ndarray, winners: np.ndarray, world: Any) -> Row:
     """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node."""
-    esac, parents = params.esac, state.parents
+    esac, parents = params.config.esac, state.parents
     weights = evolution.slot_weights(shaped, esac.sampling != "onesided")
     members = esac.population_size
     if esac.gradient_members == "centre":

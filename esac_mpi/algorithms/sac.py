@@ -8,21 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import config as configuration
-from esac_mpi.algorithms.es import THETA_SAC, Row
+from esac_mpi.algorithms.es import THETA_SAC, Params, Row
 from esac_mpi.envs import Env
 from esac_mpi.learners.phase import Phase
-from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Best, Counters
-
-
-@dataclass(frozen=True)
-class Params:
-    """What never changes in a run."""
-
-    config: configuration.Config
-    layout: Layout
-    horizon: int  # of an episode [steps]
 
 
 @dataclass
@@ -62,7 +52,15 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 
 def learn(world: Any, state: Any, work: Any, learner: Any) -> tuple[Phase, np.ndarray]:
     """Run a learner phase on rank 0; give every rank its counts and theta_sac. Returns the phase and busy seconds [ranks]."""
-    table, busy = world.map(lambda i: work().vector(), 1, Phase.SIZE)  # one task: rank 0's
+
+    def task(i: int) -> np.ndarray:
+        try:
+            return work().vector()
+        except Exception as error:
+            error.add_note(f"in the SAC phase of generation {state.generation + 1}")
+            raise
+
+    table, busy = world.map(task, 1, Phase.SIZE)  # one task: rank 0's
     phase = Phase.of(table[0])
     if learner is not None:
         state.theta_sac[:] = learner.theta

@@ -18,7 +18,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
 
 
 class Network:
-    """Equal perceptrons, side by side: `values` [members, d] is all of their parameters, a row in the order of `layout`.
+    """Equal perceptrons, side by side: `values` [members * d] is all of their parameters, tensor by tensor of `layout`.
 
     `tensors` are views into `values`, [members, in, out] and [members, 1, out] in turn, without the first axis if there is
     one member. A backward pass adds to their gradients, which are views into `gradient`. `constants` are the same views,
@@ -27,8 +27,10 @@ class Network:
 
     def __init__(self, layout: Layout, members: Sequence[np.ndarray], activation: str, device: torch.device) -> None:
         self.layout = layout
+        self.members = len(members)
         self.activation = torch.relu if activation == "relu" else torch.tanh
-        self.values = torch.tensor(np.stack(members), device=device)  # float32 [members, d]
+        tensors = zip(*(layout.views(theta) for theta in members), strict=True)  # each one's, of all members
+        self.values = torch.tensor(np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device)
         self.gradient = torch.zeros_like(self.values)
         self.constants = self._views(self.values)
         self.tensors = [view.detach().requires_grad_() for view in self.constants]
@@ -38,20 +40,20 @@ class Network:
     def __call__(self, x: Tensor, constant: bool = False) -> Tensor:
         """Return the outputs [members, batch, out] for inputs [batch, in]; one member: [batch, out]."""
         tensors = self.constants if constant else self.tensors
-        affine = torch.addmm if len(self.values) == 1 else torch.baddbmm
-        x = x if len(self.values) == 1 else x.expand(len(self.values), *x.shape)
+        affine = torch.addmm if self.members == 1 else torch.baddbmm
+        x = x if self.members == 1 else x.expand(self.members, *x.shape)
         for weight, bias in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
             x = self.activation(affine(bias, x, weight))
         return affine(tensors[-1], x, tensors[-2])
 
     def numpy(self) -> list[np.ndarray]:
-        """Return the first member's weights [in, out] and biases [out] in turn; on a CPU they are views, else copies."""
-        row = self.values[0].cpu().numpy()
-        return [view.T for view in self.layout.views(row)]
+        """Return the weights [in, out] and biases [1, out] of a single member in turn; views on a CPU, else copies."""
+        return [view.cpu().numpy() for view in self.constants]
 
     def _views(self, values: Tensor) -> list[Tensor]:
-        views = [values[:, t.start : t.stop].unflatten(1, (t.shape[0], -1)).mT for t in self.layout.tensors]
-        return [view[0] for view in views] if len(values) == 1 else views
+        parts = values.split([self.members * (t.stop - t.start) for t in self.layout.tensors])
+        views = [p.view(self.members, t.shape[0], -1).mT for p, t in zip(parts, self.layout.tensors, strict=True)]
+        return [view[0] for view in views] if self.members == 1 else views
 
 
 class Adam:
@@ -81,13 +83,13 @@ class Adam:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of the values and of what Adam remembers."""
-        tensors = {"values": self.values, "moment1": self.moment1, "moment2": self.moment2}
-        return {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()} | {"steps": np.array(self.steps)}
+        copies = {name: getattr(self, name).cpu().numpy().copy() for name in ("values", "moment1", "moment2")}
+        return {**copies, "steps": np.array(self.steps)}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what `arrays` returned. Raises ValueError for another shape."""
-        for name, tensor in {"values": self.values, "moment1": self.moment1, "moment2": self.moment2}.items():
-            assign(tensor, arrays[name])
+        for name in ("values", "moment1", "moment2"):
+            assign(getattr(self, name), arrays[name])
         self.steps = int(arrays["steps"])
 
 
@@ -99,8 +101,8 @@ def assign(tensor: Tensor, array: np.ndarray) -> None:
 
 
 def forward(tensors: Sequence[np.ndarray], activation: str, x: np.ndarray) -> np.ndarray:
-    """Return the output [out] for the input x [in] by `Network.numpy()`: a step at a time, torch's overhead is the cost."""
+    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step."""
     for weight, bias in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
-        x = x @ weight + bias
+        x = x @ weight + bias[0]
         x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
-    return x @ tensors[-2] + tensors[-1]
+    return x @ tensors[-2] + tensors[-1][0]

@@ -65,7 +65,9 @@ class SAC:
         self.actor = Network(Layout((o, *hidden, 2 * a)), [actor], self._activation, self.device)
         self.critic = self._network((o + a, *hidden, 1), CRITIC1, CRITIC2)
         self.value = self._network((o, *hidden, 1), VALUE) if config.sac.value_network else None
-        self.target = self._network((o, *hidden, 1), VALUE) if self.value else self._network((o + a, *hidden, 1), CRITIC1, CRITIC2)
+        self.target = (
+            self._network((o, *hidden, 1), VALUE) if self.value else self._network((o + a, *hidden, 1), CRITIC1, CRITIC2)
+        )
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
         self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}
         if self.value:
@@ -78,8 +80,8 @@ class SAC:
     @property
     def theta(self) -> np.ndarray:
         """A copy of the actor's hidden layers and mean, float32 [d], in the order of the policy's layout."""
-        row, a = self.actor.values[0].cpu().numpy(), self._actions
-        return np.concatenate([row[: self._trunk], row[-2 * a : -a]])
+        values, a = self.actor.values.cpu().numpy(), self._actions
+        return np.concatenate([values[: self._trunk], values[-2 * a : -a]])
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them: Algorithm 1, lines 13-23.
@@ -202,9 +204,12 @@ class SAC:
         mean, log_std = self.actor(observation).chunk(2, -1)
         log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
         gaussian = torch.addcmul(mean, log_std.exp(), noise)
+        # log(1 - tanh(u)^2) = 2 log 2 - 2 log(2 cosh u): no cancellation where tanh saturates
         log_2cosh = torch.sub(gaussian, F.softplus(gaussian, beta=-2.0), alpha=2)  # softplus here is -log(1 + exp(-2u)) / 2
         density = noise.square().sum(-1) / 2 + self._actions * (math.log(2 * math.pi) / 2 + 2 * math.log(2))
-        log_prob = torch.sub(log_2cosh, log_std, alpha=0.5).sum(-1) * 2 - density  # log(1 - tanh(u)^2) = 2 log 2 - 2 log(2 cosh u)
+        log_prob = (
+            torch.sub(log_2cosh, log_std, alpha=0.5).sum(-1) * 2 - density
+        )  # log(1 - tanh(u)^2) = 2 log 2 - 2 log(2 cosh u)
         return torch.tanh(gaussian), log_prob
 
     def _tune_temperature(self, log_prob: Tensor) -> None:
@@ -221,8 +226,10 @@ class SAC:
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what `arrays` returned. Raises ValueError for another learner's."""
+        if arrays.keys() != self.arrays().keys():
+            raise ValueError(f"learner arrays must be {sorted(self.arrays())}, got {sorted(arrays)}")
         for name, adam in self.adam.items():
-            adam.load({part: arrays[f"{name}_{part}"] for part in adam.arrays()})
+            adam.load({key.removeprefix(f"{name}_"): array for key, array in arrays.items() if key.startswith(f"{name}_")})
         assign(self.target.values, arrays["target"])
         self.env_steps = int(arrays["env_steps"])
         if "log_temperature" in self.adam:
