@@ -111,7 +111,7 @@ def figure(runs: list[RunFiles], x: str) -> Figure:
         axes.set(xlabel=AXES[x], ylabel="episodic return")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(fontsize="small", frameon=False)
+        axes.legend(fontsize="small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
         if x.endswith("steps"):
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return drawing

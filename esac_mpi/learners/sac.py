@@ -63,11 +63,10 @@ class SAC:
         actor = np.concatenate([theta[:-a], head[:-a], theta[-a:], head[-a:]])  # its last layer is [mean; log std]
         self._trunk, self._actions = layout.d - a, a
         self.actor = Network(Layout((o, *hidden, 2 * a)), [actor], self._activation, self.device)
-        self.critic = self._network((o + a, *hidden, 1), CRITIC1, CRITIC2)
-        self.value = self._network((o, *hidden, 1), VALUE) if config.sac.value_network else None
-        self.target = (
-            self._network((o, *hidden, 1), VALUE) if self.value else self._network((o + a, *hidden, 1), CRITIC1, CRITIC2)
-        )
+        critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
+        self.critic = self._network(*critic)  # both of them: outputs are [2, batch, 1]
+        self.value = self._network(*value) if config.sac.value_network else None
+        self.target = self._network(*(value if self.value else critic))  # at first equal to the one it follows
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
         self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}
         if self.value:
@@ -135,9 +134,10 @@ class SAC:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then from the actor's `Network.numpy()`."""
         if self.env_steps < self.options.start_steps:
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
-        mean, log_std = np.split(forward(actor, self._activation, observation), 2)
+        output = forward(actor, self._activation, observation)
+        mean, log_std = output[: self._actions], output[self._actions :]
         noise = random.standard_normal(self._actions, dtype=np.float32)
-        action = np.tanh(mean + np.exp(np.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)) * noise)
+        action = np.tanh(mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise)
         if not np.isfinite(action).all():
             raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
         return action

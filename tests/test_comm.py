@@ -1,0 +1,63 @@
+"""World on one process; on several, tests/test_run.py compares whole runs."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from esac_mpi import comm
+from esac_mpi.comm import World
+
+
+@pytest.fixture
+def world():
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+def test_map_gives_every_result_in_order(world):
+    table, busy = world.map(lambda i: np.array([i, i * i]), 5, 2)
+    np.testing.assert_array_equal(table, [[0, 0], [1, 1], [2, 4], [3, 9], [4, 16]])
+    assert busy.shape == (1,)
+
+
+def test_over_blocks_adds_in_block_order(world):
+    # in float64, (1e16 + 1) - 1e16 is 0 and (1e16 - 1e16) + 1 is 1: the order shows
+    assert world.over_blocks(lambda b: np.array([[1e16, 1.0, -1e16][b]]), 3, 1) == [0.0]
+    assert world.over_blocks(lambda b: np.array([[1e16, -1e16, 1.0][b]]), 3, 1) == [1.0]
+
+
+def test_shared_arrays_hold_what_was_shared(world):
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    array = world.share(values)
+    values[:] = 0
+    np.testing.assert_array_equal(array, np.arange(6).reshape(2, 3))
+    assert world.shared((0, 4)).shape == (0, 4)
+
+
+def test_too_little_shared_memory_is_refused_with_the_bytes(world):
+    with pytest.raises(MemoryError, match=f"need {2**60} more"):
+        world.shared((2**58,), np.float32)
+
+
+def test_a_wish_to_stop_reaches_the_next_exchange(world):
+    world.map(lambda i: np.zeros(1), 1, 1)
+    assert not world.stopping
+    world.stop_wished = True
+    world.map(lambda i: np.zeros(1), 1, 1)
+    assert world.stopping
+
+
+def test_processes_that_a_launcher_started_alone_are_refused():
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+        with pytest.raises(comm.LaunchError, match=name):
+            comm.check_launcher({name: "4"}, 1)
+        comm.check_launcher({name: "4"}, 4)
+        comm.check_launcher({name: "1"}, 1)
+    comm.check_launcher({}, 1)
+
+
+def test_nodes_that_computed_different_parameters_are_named(world):
+    world.hosts = ["one", "two", "three"]
+    with pytest.raises(comm.DivergedError, match=r"parameters of three differ from those of one"):
+        world._compare(np.array([5.0, 5.0, 6.0]))

@@ -1,0 +1,76 @@
+"""The replay is a ring: what it keeps, what it gives back, how it samples."""
+
+import numpy as np
+import pytest
+
+from esac_mpi.learners.replay import Replay
+
+
+def filled(capacity: int, count: int) -> Replay:
+    """Return a replay whose transition i is made of i alone."""
+    replay = Replay(capacity, 2, 1)
+    for i in range(count):
+        replay.add(np.array([i, -i]), np.array([i / 100]), 10.0 * i, np.array([i + 1, -i - 1]), i % 3 == 0)
+    return replay
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_row_is_what_was_added():
+    rows = filled(5, 4).rows(3, 4)
+    expected = {"observation": [[3, -3]], "action": [[0.03]], "reward": [30], "terminated": [1], "next_observation": [[4, -4]]}
+    assert same(rows, {name: np.array(value, np.float32) for name, value in expected.items()})
+    assert {column.dtype for column in rows.values()} == {np.dtype(np.float32)}
+
+
+def test_the_newest_are_kept_and_the_oldest_overwritten():
+    replay = filled(5, 3)
+    assert (replay.added, len(replay)) == (3, 3)
+    replay = filled(5, 13)
+    assert (replay.added, len(replay)) == (13, 5)
+    assert replay.rows(8, 13)["reward"].tolist() == [80, 90, 100, 110, 120]  # lies in rows 3, 4, 0, 1, 2
+    assert set(replay.sample(np.random.default_rng(0), 200)["reward"]) == {80, 90, 100, 110, 120}
+
+
+@pytest.mark.parametrize("bounds", [(7, 10), (10, 14), (12, 11)])
+def test_rows_that_are_not_there_are_refused(bounds):
+    with pytest.raises(ValueError, match="replay holds transitions 8 to 13"):
+        filled(5, 13).rows(*bounds)
+
+
+def test_rows_and_samples_are_copies():
+    replay = filled(5, 5)
+    replay.rows(0, 5)["reward"][:] = -1
+    replay.sample(np.random.default_rng(0), 4)["observation"][:] = -1
+    assert same(replay.rows(0, 5), filled(5, 5).rows(0, 5))
+
+
+@pytest.mark.parametrize("count", [0, 3, 5, 13])
+def test_restored_in_pieces_it_is_the_same_ring(count):
+    """Rows, samples and what is added later: all as in the replay that was saved, also when an end piece is empty."""
+    saved, restored = filled(5, count), Replay(5, 2, 1)
+    first = saved.added - len(saved)
+    for start, stop in ((first, (first + count) // 2), ((first + count) // 2, count), (count, count)):
+        restored.restore(start, saved.rows(start, stop))
+    for replay in (saved, restored):
+        replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
+    assert (restored.added, len(restored)) == (count + 1, len(saved))
+    assert same(restored.rows(first + (count >= 5), count + 1), saved.rows(first + (count >= 5), count + 1))
+    assert same(*(replay.sample(np.random.default_rng(1), 9) for replay in (saved, restored)))
+
+
+def test_transitions_of_another_form_are_refused():
+    with pytest.raises(ValueError, match=r"must have .* got \['reward'\]"):
+        Replay(5, 2, 1).restore(0, {"reward": np.zeros(2, np.float32)})
+
+
+def test_sampling_is_uniform():
+    """40,000 draws of 8 transitions: each count within five standard deviations of 5,000; the draws repeat with the seed."""
+    replay = filled(8, 21)
+    rewards = replay.sample(np.random.default_rng(0), 40_000)["reward"]
+    values, counts = np.unique(rewards, return_counts=True)
+    assert values.tolist() == [130, 140, 150, 160, 170, 180, 190, 200]
+    assert np.abs(counts - 5000).max() < 5 * np.sqrt(40_000 * (1 / 8) * (7 / 8))
+    assert np.array_equal(rewards, replay.sample(np.random.default_rng(0), 40_000)["reward"])
