@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi import comm, envs, log, provenance, rollout
+from esac_mpi import comm, envs, learners, log, provenance, rollout
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config, to_toml
@@ -107,7 +107,9 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     origin = compare_nodes(config, env, world, command)
     directory = together(world, lambda: begin(config, fresh, origin, world), exit_codes(world))
     state = algorithm.init(params, world)
-    learner = make_learner(config, layout) if world.rank == 0 and config.algorithm != "es" else None
+    learner = None
+    if world.rank == 0 and config.algorithm != "es":
+        learner = learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC))
     job = Job(config, world, env, params, state, es.make_policy(params, env), directory, learner, None)
     together(world, lambda: restore(job), exit_codes(world))
     share(state, world)
@@ -144,13 +146,6 @@ def run_directory(config: Config) -> Path:
     """Return the run directory: the one named, or a name made of task, algorithm and seed."""
     task = config.task.id.replace("/", "-").replace(":", "-")
     return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
-
-
-def make_learner(config: Config, layout: Layout) -> Any:
-    """Return the SAC learner. Imports torch, on rank 0 alone."""
-    from esac_mpi.learners.sac import SAC
-
-    return SAC(config, layout, layout.initial(config.seed, es.THETA_SAC))
 
 
 def restore(job: Job) -> None:
