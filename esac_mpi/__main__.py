@@ -34,7 +34,9 @@ def main(argv: list[str]) -> int:
     try:
         comm.check_launcher(dict(os.environ), world.size)
         answer = parse(world, argv)
-        return answer if isinstance(answer, int) else train.train(*answer, world, ["python", "-m", "esac_mpi", *argv])
+        code = answer if isinstance(answer, int) else train.train(*answer, world, ["python", "-m", "esac_mpi", *argv])
+        world.free()
+        return code
     except comm.LaunchError as error:
         print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return train.WRONG_USAGE

@@ -120,6 +120,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
         log.append_to(directory.path / "log.txt", world.rank, platform.node())
         announce(job, origin)
         saved(lambda: directory.status("running", job.state.generation, **results(job)))
+        if state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
+            saved(lambda: save_policy(job, state.best))
         job.display = log.Display(config.display.style, config.display.every_seconds)
     return job
 

@@ -1,0 +1,185 @@
+"""One generation of ESAC against the plain formulas of Algorithm 1 over whole vectors."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from esac_mpi import config, evolution, noise
+from esac_mpi.algorithms import es, esac
+from esac_mpi.comm import World
+from esac_mpi.envs.cyclic_mdp import CyclicMDP
+from esac_mpi.learners.phase import Phase
+from esac_mpi.noise import Purpose
+from esac_mpi.policy import Layout
+from esac_mpi.rollout import play
+
+SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140), "task.horizon": 30}
+LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
+
+
+class Teacher:
+    """A learner whose phases move theta to where the test wants it."""
+
+    def __init__(self, theta):
+        self.theta, self.phases = theta, []
+
+    def phase(self, env, k, episodes, steps, cut=False):
+        self.phases.append(k)
+        return Phase(env_steps=steps, episodes=episodes, gradient_updates=7)
+
+
+@pytest.fixture
+def world():
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+def make(world, **settings):
+    options = config.updated(
+        config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
+    )
+    config.check(options)
+    params = esac.Params(options, LAYOUT, 30)
+    return params, esac.init(params, world), CyclicMDP(30)
+
+
+def epsilon(k, slot):
+    return np.concatenate([noise.normal(0, Purpose.MUTATION, k, slot, b, p.stop - p.start) for b, p in noise.blocks(LAYOUT.d)])
+
+
+def advance(world, params, state, env, generations=1, learner=None):
+    for _ in range(generations):
+        row, _ = esac.generation(params, state, world, env, learner)
+    return row
+
+
+@pytest.mark.parametrize("crossover", ["row", "element", "off"])
+@pytest.mark.parametrize("sampling", ["mirrored", "onesided"])
+def test_a_generation_is_algorithm_1(world, crossover, sampling):
+    copies = {"mirrored": 1, "onesided": 2}[sampling]
+    params, state, env = make(
+        world, esac__crossover=crossover, esac__sampling=sampling, esac__sac_copies=copies, esac__weight_decay=0.01
+    )
+    state.theta_sac[:] += 0.1
+    advance(world, params, state, env, 2)  # so that children exist, and Adam has moments
+    parents = [state.parent(slot).copy() for slot in range(state.parents.size)]
+    theta, sac, m, v, sigma = state.theta_es.copy(), state.theta_sac.copy(), state.adam_m.copy(), state.adam_v.copy(), state.sigma
+    row = advance(world, params, state, env)
+
+    # lines 5-8
+    pairs = sampling == "mirrored"
+    members = [(i // 2, 1 - 2 * (i % 2)) if pairs else (i, 1) for i in range(10)]
+    offspring = [parents[slot] + np.float32(sign * sigma) * epsilon(3, slot) for slot, sign in members]
+    policy = es.make_policy(params, env)
+    starts = [noise.integer(0, Purpose.EPISODE, 3, i) for i in range(10)]
+    fitness = np.array([play(env, policy.set(o), s).episodic_return for o, s in zip(offspring, starts, strict=True)])
+    np.testing.assert_array_equal(row["fitness"], fitness)
+    # lines 9, 10
+    ranks = evolution.centered_ranks(fitness)
+    winners = evolution.select_winners(fitness, 4)
+    np.testing.assert_array_equal(row["winners"], winners)
+    # line 11: plain sum over members, Adam, weight decay; then the pull
+    gradient = sum(r * sign * epsilon(3, slot) for r, (slot, sign) in zip(ranks, members, strict=True)) / (10 * sigma)
+    stepped = theta + evolution.adam_step((gradient - 0.01 * theta).astype(np.float32), m, v, 3, 0.05)
+    pulled = 0.9 * stepped + 0.1 * np.mean([offspring[i] for i in winners], axis=0)
+    np.testing.assert_allclose(state.theta_es, pulled, atol=2e-5)
+    np.testing.assert_allclose(row["update_norm"], np.linalg.norm(state.theta_es - theta), rtol=1e-5)
+    change, towards = (state.theta_es - theta).astype(float), (sac - theta).astype(float)
+    np.testing.assert_allclose(
+        row["cosine_to_sac"], change @ towards / np.linalg.norm(change) / np.linalg.norm(towards), rtol=1e-4
+    )
+    # lines 26, 27: a child is the new theta_es but where it has its winner's values
+    children = {"off": 0, "row": 2 if pairs else 4, "element": 2 if pairs else 4}[crossover]
+    expected = [esac.CHILD + c for c in range(children)] + [esac.SAC_COPY] * copies
+    assert state.parents.tolist() == expected + [esac.CENTRE] * ((5 if pairs else 10) - len(expected))
+    for child in range(children):
+        winner = offspring[winners[child]]
+        taken = state.children[child] != state.theta_es
+        np.testing.assert_array_equal(state.children[child][taken], winner[taken])
+        if crossover == "row":
+            rows = np.split(taken, LAYOUT.rows()[1:-1])
+            expected_rows = evolution.exchanged_rows(noise.generator(0, Purpose.CROSSOVER, 3, child), [140, 140, 140, 140, 3, 3])
+            assert [bool(r.all()) for r in rows] == expected_rows.tolist()
+            assert [bool(r.any()) for r in rows] == expected_rows.tolist()
+        else:
+            assert taken.mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_in_the_first_generation_children_slots_have_theta_es(world):
+    params, state, env = make(world)
+    row = advance(world, params, state, env)
+    assert row["parent"].tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0]
+    assert advance(world, params, state, env)["parent"].tolist() == [2, 2, 3, 3, 1, 1, 0, 0, 0, 0]
+
+
+def test_winners_are_counted_by_their_parents(world):
+    params, state, env = make(world)
+    for _ in range(4):
+        row = advance(world, params, state, env)
+        kinds = row["parent"][row["winners"]]
+        assert row["wins_centre"] == (kinds == 0).sum()
+        assert row["wins_sac"] == (kinds == 1).sum()
+        assert row["wins_children"] == (kinds >= 2).sum()
+
+
+def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
+    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__amt_clip=0.01)
+    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+    sigma, multiplier = 0.3, 1.0
+    for k in range(1, 8):
+        row = advance(world, params, state, env, learner=learner)
+        assert row["sigma"] == sigma
+        if k % 3 == 0:
+            returns = row["fitness"]
+            gap = returns.max() - returns.mean()
+            step = min(0.05 / (10 * sigma) * (gap - 0.5 if gap >= 1 else gap * gap / 2), 0.01)
+            sigma, multiplier = sigma + step, multiplier * (1 + step / sigma)
+            assert step > 0
+        assert state.sigma == pytest.approx(sigma, rel=1e-12)
+        assert state.tuning_multiplier == pytest.approx(multiplier, rel=1e-12)
+        assert (state.theta_sac == 0.5).all() == (k >= 3)
+    assert learner.phases == [3, 6]
+    assert state.tuning_multiplier == pytest.approx(state.sigma / 0.3)
+    assert (state.counters.gradient_updates, state.counters.env_steps_learner) == (14, 2 * params.config.esac.sac_min_steps)
+
+
+def test_no_phase_runs_where_p_sac_is_zero(world):
+    params, state, env = make(world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
+    advance(world, params, state, env, 5)
+    assert state.counters.sac_phases == 0
+    assert state.sigma == 0.3
+
+
+def test_members_of_a_slot_share_a_start_state_if_told(world):
+    seeds = []
+
+    class Seen(CyclicMDP):
+        def reset(self, seed):
+            seeds.append(seed)
+            return super().reset(seed)
+
+    for start_states, distinct in (("slot", 5), ("member", 10)):
+        seeds.clear()
+        params, state, _ = make(world, esac__start_states=start_states)
+        advance(world, params, state, Seen(30))
+        assert len(set(seeds)) == distinct
+
+
+def test_only_centre_members_enter_the_gradient_if_told(world):
+    params, state, env = make(world, esac__gradient_members="centre", esac__winner_pull=0.0, esac__optimiser="sgd")
+    theta = state.theta_es.copy()
+    row = advance(world, params, state, env)
+    ranks = evolution.centered_ranks(row["fitness"])
+    centre = [0, 1, 3, 4]  # in the first generation; slot 2 is the SAC copy
+    gradient = sum((ranks[2 * j] - ranks[2 * j + 1]) * epsilon(1, j) for j in centre) / (8 * 0.3)
+    np.testing.assert_allclose(state.theta_es, theta + 0.05 * gradient, atol=1e-6)
+
+
+def test_the_pull_is_off_in_the_papers_reading(world):
+    params, state, env = make(world, esac__winner_pull=0.0)
+    row = advance(world, params, state, env)
+    assert row["update_norm"] == pytest.approx(row["es_step_norm"], rel=1e-6)
+    params, state, env = make(world)
+    row = advance(world, params, state, env)
+    assert row["update_norm"] != pytest.approx(row["es_step_norm"], rel=1e-3)
