@@ -1,7 +1,8 @@
 """ESAC against its two halves: run ESAC (recommended and paper readings), ES and SAC, and print what came out.
 
 Purpose: does ESAC beat both its halves, at equal true steps and at equal wall time? Small networks, configs/halves/.
-Cost: 4 variants x 3 tasks x 3 seeds x --seconds, two at a time: about an hour of two cores at the default.
+Steps are those of population and learner; evaluations, equal for all, cost wall time but no steps here.
+Cost: 4 variants x 3 tasks x 3 seeds x --seconds, two at a time: 50 minutes of two cores at the default.
 Command: python tools/halves.py run && python tools/halves.py table
 """
 
@@ -45,12 +46,12 @@ def train(task: str, variant: str, seed: int, seconds: float) -> None:
 
 
 def curve(run_dir: Path) -> dict[str, np.ndarray]:
-    """Return a run's evaluations: true steps, wall time [s], and the mean return of each policy, each [evaluations]."""
+    """Return a run's evaluations: true steps of population and learner, wall time [s], and the mean return of each policy, each [evaluations]."""
     history = Run.open(run_dir).history
     names = [name for name in history if name.startswith("metrics/evaluation_")]
     returns = {name.removeprefix("metrics/evaluation_"): history[name].mean(axis=1) for name in names}
     seen = np.isfinite(next(iter(returns.values())))
-    kinds = ("population", "learner", "evaluation")
+    kinds = ("population", "learner")
     steps = np.sum([history[f"metrics/env_steps_{kind}"] for kind in kinds], axis=0)
     return {name: x[seen] for name, x in {"steps": steps, "wall": history["timing/wall_seconds"], **returns}.items()}
 
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("action", choices=("run", "table"))
     parser.add_argument("--tasks", nargs="+", default=sorted(p.stem for p in (ROOT / "configs/halves").glob("*.toml")))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=200.0, help="wall time of a run [s]")
+    parser.add_argument("--seconds", type=float, default=160.0, help="wall time of a run [s]")
     parser.add_argument("--at-once", type=int, default=2, help="runs at the same time: one core each")
     options = parser.parse_args()
     if options.action == "table":
