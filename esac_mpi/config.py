@@ -355,6 +355,8 @@ def check(config: Config) -> None:
             raise ConfigError(f"{name} = {value}: must be at most 1")
     if config.seed >= 2**63:
         raise ConfigError(f"seed = {config.seed}: must be below 2**63")
+    if config.sac.automatic_temperature and not config.sac.temperature:
+        raise ConfigError("sac.temperature = 0.0: must be positive where it is tuned (sac.automatic_temperature)")
     if not any(asdict(config.budget).values()):
         raise ConfigError("budget: no limit is set; the run would never end. Set budget.generations, env_steps or nominal_steps")
     if config.algorithm in ("esac", "es"):
@@ -455,7 +457,11 @@ def _command_line_names(argv: list[str]) -> set[str]:
 def _parse(argv: list[str], default: Config) -> Config:
     import tyro  # rank 0 alone parses
 
-    usage = "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]"
-    text = f"{Config.__doc__}\n\n{usage}\n--fresh starts over and moves an old run of the same directory aside."
+    text = (
+        f"{Config.__doc__}\n\n"
+        "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]\n"
+        "--fresh starts over and moves an old run of the same directory aside.\n\n"
+        "Sources of the defaults: P the paper, C its public code, M measured here."
+    )
     flags = (tyro.conf.FlagConversionOff,)
     return tyro.cli(Config, prog="esac_mpi", description=text, default=default, args=argv, config=flags)
