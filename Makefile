@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: run test clean
+.PHONY: run test
 
 run: .venv/run
 	$(BIN)/mpirun -n 2 $(BIN)/python -m esac_mpi configs/quickstart.toml
@@ -17,13 +17,10 @@ test: .venv/test
 	$(BIN)/python -m pytest
 
 .venv/run: setup.cfg constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[mpich,analysis]'
 	touch $@
 
 .venv/test: .venv/run
 	$(INSTALL) '.[mpich,analysis,test]'
 	touch $@
-
-clean:
-	rm -rf .venv runs

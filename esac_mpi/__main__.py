@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 
-from esac_mpi import comm, config, log, train
+from esac_mpi import comm, config, log, rollout, train
 
 
 def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
@@ -40,6 +40,10 @@ def main(argv: list[str]) -> int:
     except comm.LaunchError as error:
         print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return train.WRONG_USAGE
+    except (comm.DivergedError, rollout.NoFiniteReturn) as error:  # all ranks raise these together
+        if world.rank == 0:
+            print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
+        return train.FAILED
     except BaseException:
         print(f"esac_mpi: rank {world.rank} on {platform.node()} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks

@@ -5,6 +5,8 @@ then our own measurement (M). A TOML file and the command line hold only what di
 """
 
 import difflib
+import json
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -79,7 +81,8 @@ class ES(Evolution):
     """algorithm = "es": lines 5-11 of Algorithm 1 alone (OpenAI-ES, Salimans et al. 2017)."""
 
     observation_normalisation: bool = False
-    """Standardise observations by running statistics of the population's, clipped to +-5. OpenAI-ES: on."""
+    """Standardise observations by running statistics of the population's, clipped to +-5. OpenAI-ES: on; off here, so that
+    es is half of ESAC, whose SAC copies see plain observations."""
 
 
 @dataclass(frozen=True)
@@ -321,18 +324,23 @@ def load(argv: list[str]) -> tuple[Config, bool]:
     fresh = "--fresh" in argv
     argv = [token for token in argv if token != "--fresh"]
     file_values: dict[str, Any] = {}
-    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not (i and argv[i - 1].startswith("--"))), None)
+    source = ""
+    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_value(argv, i)), None)
     if position is not None:
-        file_values = read_toml(argv.pop(position))
+        source = argv.pop(position)
+        file_values = read_toml(source)
     named = _command_line_names(argv) | file_values.keys()
 
     base = Config()
     if any(name.startswith("budget.") for name in named):
         base = updated(base, {"budget.nominal_steps": 0})
     first = _parse(argv, updated(base, file_values))
-    preset = READINGS[first.esac.reading] if first.algorithm == "esac" else {}
+    preset = READINGS[first.esac.reading]
     config = _parse(argv, updated(updated(base, preset), file_values)) if preset else first
-    check(config)
+    try:
+        check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     return config, fresh
 
 
@@ -355,6 +363,12 @@ def check(config: Config) -> None:
             raise ConfigError(f"{name} = {value}: must be at most 1")
     if config.seed >= 2**63:
         raise ConfigError(f"seed = {config.seed}: must be below 2**63")
+    if config.sac.batch_size > config.sac.replay_capacity:
+        raise ConfigError(f"sac.batch_size = {config.sac.batch_size}: must be at most sac.replay_capacity")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.learner.device):
+        raise ConfigError(f"learner.device = {config.learner.device!r}: expected auto, cpu, cuda or cuda:<number>")
+    if not config.esac.sac_episodes and not config.esac.sac_min_steps:
+        raise ConfigError("esac.sac_episodes and esac.sac_min_steps are both 0: a SAC phase would have no steps")
     if config.sac.automatic_temperature and not config.sac.temperature:
         raise ConfigError("sac.temperature = 0.0: must be positive where it is tuned (sac.automatic_temperature)")
     if not any(asdict(config.budget).values()):
@@ -436,11 +450,15 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
     return repr(value)
+
+
+def _is_value(argv: list[str], i: int) -> bool:
+    """Return whether a token is the value of the option before it."""
+    return i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1]
 
 
 def _command_line_names(argv: list[str]) -> set[str]:
@@ -449,8 +467,9 @@ def _command_line_names(argv: list[str]) -> set[str]:
     for i, token in enumerate(argv):
         if token.startswith("--") and token != "--help":
             named.add(_known(token[2:].split("=")[0].replace("-", "_"), "command line"))
-        elif token in ("true", "false"):
-            argv[i] = token.capitalize()
+        name, equals, value = token.rpartition("=")
+        if value in ("true", "false"):
+            argv[i] = name + equals + value.capitalize()
     return named
 
 

@@ -57,13 +57,13 @@ def smooth_l1(x: float, y: float) -> float:
     return 0.5 * gap * gap if gap < 1 else gap - 0.5
 
 
-def amt_step(returns: np.ndarray, sigma: float, lr_es: float, clip: float) -> tuple[float, float]:
+def amt_step(returns: np.ndarray, n: int, sigma: float, lr_es: float, clip: float) -> tuple[float, float]:
     """Return AMT's increase of sigma, clipped to [0, clip], and unclipped. Eqs. (5) and (6).
 
-    R_max and R_avg are the best and the mean of the finite entries of `returns` [n].
+    R_max and R_avg are the best and the mean of the finite entries of `returns` [members]; n is that of Algorithm 1, line 11.
     """
     finite = returns[np.isfinite(returns)]
-    raw = lr_es / (returns.size * sigma) * smooth_l1(float(finite.max()), float(finite.mean()))
+    raw = lr_es / (n * sigma) * smooth_l1(float(finite.max()), float(finite.mean()))
     return min(max(raw, 0.0), clip), raw
 
 

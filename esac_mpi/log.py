@@ -234,7 +234,7 @@ class _Table:
         from rich.live import Live
 
         console = Console(file=cast(TextIO, _Lenient(sys.stdout)), force_terminal=True)
-        self._live = Live(console=console, auto_refresh=False)
+        self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
         self._live.start()
         console.show_cursor(True)  # a killed run must not leave a terminal without a cursor
 

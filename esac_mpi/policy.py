@@ -75,6 +75,10 @@ class Normaliser:
     mean: np.ndarray  # float32 [observation]
     std: np.ndarray  # float32 [observation]
 
+    def stacked(self) -> np.ndarray:
+        """Return [mean, std], float32 [2, observation]."""
+        return np.stack([self.mean, self.std])
+
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Return the standardised observation, float32 [observation]."""
         return np.clip((observation - self.mean) / self.std, -5.0, 5.0)

@@ -85,13 +85,13 @@ def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[st
     return sha256
 
 
-def read(path: Path, verify: bool = True) -> tuple[Arrays, dict[str, Any]]:
+def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Return the arrays and attributes of a published file. Raises Unreadable, saying what is wrong with it."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
-    _check(path, content, verify)
+    _check(path, content)
     arrays: Arrays = {}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
@@ -126,7 +126,7 @@ def _image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> b
             else:
                 file.create_dataset(name, data=array)
         for name, value in attributes.items():
-            file.attrs[name] = value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+            file.attrs[name] = value.encode(errors="replace").decode() if isinstance(value, str) else value
         file.flush()
         return file.id.get_file_image()
 
@@ -137,7 +137,7 @@ def _user_block(schema: int, size: int, sha256: str) -> bytes:
     return f"{text}check {check}\n".encode().ljust(USER_BLOCK, b"\0")
 
 
-def _check(path: Path, content: bytes, verify: bool) -> None:
+def _check(path: Path, content: bytes) -> None:
     """Raise Unreadable unless the content agrees with its user block."""
     block, image = content[:USER_BLOCK], memoryview(content)[USER_BLOCK:]
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
@@ -150,7 +150,7 @@ def _check(path: Path, content: bytes, verify: bool) -> None:
         raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads schema {SCHEMA}")
     if len(image) != size:
         raise Unreadable(f"{path}: truncated: {len(image):,} of {size:,} bytes")
-    if verify and hashlib.sha256(image).hexdigest() != sha256:
+    if hashlib.sha256(image).hexdigest() != sha256:
         raise Unreadable(f"{path}: damaged: its sha256 differs from the one written with it")
 
 
@@ -275,7 +275,10 @@ class Checkpoint:
 
 
 def _config(text: str, source: Path) -> Config:
-    return updated(Config(), from_table(tomllib.loads(text), str(source)))
+    try:
+        return updated(Config(), from_table(tomllib.loads(text), str(source)))
+    except tomllib.TOMLDecodeError as error:
+        raise Unreadable(f"{source}: its configuration is not valid TOML: {error}") from error
 
 
 def _part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
@@ -325,7 +328,8 @@ def _status(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise Unreadable(f"{path / STATUS}: {error}") from error
+        logger.warning("%s: %s; going on without it", path / STATUS, error)
+        return {}
 
 
 def _newest(path: Path) -> Checkpoint | None:
@@ -390,7 +394,6 @@ def _compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
 
 
 def _move_aside(path: Path) -> None:
-    path = path.resolve()
     number = next(n for n in range(1, 10**6) if not os.path.lexists(f"{path}.old-{n}"))
     os.rename(path, f"{path}.old-{number}")
     logger.info("the old run was moved to %s.old-%d", path, number)
@@ -459,7 +462,7 @@ class Run:
     """
 
     def __init__(self, path: Path, config: Config, provenance: Mapping[str, str | int | float]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()
         self.config = config
         self.restored: Checkpoint | None = None
         self.dropped = 0
@@ -486,6 +489,8 @@ class Run:
             _check_place(run.path)
             if (run.path / LOCK).exists():
                 run._lock = _lock(run.path, create=False)
+            if fresh and run.path == Path.cwd():
+                raise Refused(f"{run.path}: --fresh cannot move the directory it is started in; start it elsewhere")
             if fresh and run.path.exists() and any(run.path.iterdir()):
                 _move_aside(run.path)
                 run.close()
@@ -524,6 +529,11 @@ class Run:
         if self.restored is not None:
             self._load(self.restored)
             self.complete = _status(self.path).get("status") == "complete"
+        if self.restored is None:
+            self.write_config()
+
+    def write_config(self) -> None:
+        """Write config.toml, the resolved configuration. Raises Unsaved."""
         _replace(self.path / CONFIG, [to_toml(self.config).encode(errors="replace")])
 
     def _load(self, checkpoint: Checkpoint) -> None:
@@ -735,6 +745,6 @@ class RunFiles:
         if status != "running":
             return status
         here = self.status.get("host") == socket.gethostname()
-        if here and (Path("/proc") / str(self.status["pid"])).exists():
-            return status  # and, if it is this process: closing run.lock would drop its lock
+        if here and self.status.get("pid") == os.getpid():
+            return status  # and closing run.lock would drop this process's lock
         return "dead" if _unlocked(self.path) else status

@@ -18,13 +18,16 @@ class Spread(Protocol):
         """Run work(i) -> [columns] over all ranks; return [count, columns] and busy seconds [size]."""
 
 
+class NoFiniteReturn(Exception):
+    """No member of a population has a finite return: there is nothing to learn from."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """One episode. The return is nan if the physics was unstable or a reward not finite."""
 
     episodic_return: float
     episodic_length: int
-    terminated: bool
 
 
 @dataclass
@@ -53,6 +56,7 @@ class Best:
     generation: int = 0
     policy: str = ""
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
+    normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
 
 
 def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None] | None = None) -> Episode:
@@ -72,7 +76,7 @@ def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None
         total = np.nan
     if env.unstable or not np.isfinite(total):
         total = np.nan
-    return Episode(total, length, terminated)
+    return Episode(total, length)
 
 
 def evaluate(

@@ -1,18 +1,19 @@
 """The outer loop: set up, restore, generation after generation, evaluate, record, checkpoint, stop."""
 
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi import comm, envs, learners, log, provenance, rollout
+from esac_mpi import comm, envs, learners, log, provenance, rollout, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config, to_toml
@@ -50,7 +51,7 @@ def together(world: World, action: Callable[[], Any], codes: dict[type[Exception
 
 @dataclass
 class Job:
-    """Everything a run is made of, on one rank. `run` and `learner` are None on all ranks but 0."""
+    """Everything a run is made of, on one rank. `run`, `learner` and `display` are None on all ranks but 0."""
 
     config: Config
     world: World
@@ -58,14 +59,19 @@ class Job:
     params: Any
     state: Any
     policy: Policy
-    run: "Run | None"
     learner: Any
-    display: log.Display | None
+    run: "Run | None" = None
+    display: log.Display | None = None
 
     @property
     def algorithm(self) -> Any:
         """The algorithm's module."""
         return ALGORITHMS[self.config.algorithm]
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether this generation is one of those that are evaluated."""
+        return self.state.generation % self.config.evaluation.every == 0
 
 
 def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
@@ -74,7 +80,7 @@ def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
         job = set_up(config, fresh, world, command)
     except Ended as end:
         if world.rank == 0:
-            print(f"esac_mpi: {end}", file=sys.stderr if end.code else sys.stdout, flush=True)
+            log.say(f"esac_mpi: {end}") if end.code == FINISHED else print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
         return end.code
     world.stop_on_signals()
     start = world.clock()
@@ -86,53 +92,54 @@ def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
             row.update(evaluation_columns(job))
             if job.run:
                 timing.update(wall_seconds=before + world.clock() - start, bytes_exchanged=world.bytes_exchanged)
-                record(job, row, timing)
+                add_row(job, row, timing)
                 tried = checkpoint_if_due(job, tried)
         return finish(job)
     except Exception:
         if job.run:
-            with suppress(Exception):  # what ended the run is the error to tell
-                job.run.status("failed", job.state.generation)
+            fail(job)
         raise
 
 
 def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
-    """Make the task, the state, the run directory and the learner; restore what is saved. Raises Ended."""
-    env = together(
-        world, lambda: envs.make(config.task.id, config.task.horizon), {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
-    )
+    """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
+    task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
+    env = together(world, lambda: envs.make(config.task.id, config.task.horizon), task_errors)
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    algorithm = ALGORITHMS[config.algorithm]
-    params = algorithm.Params(config, layout, env.horizon)
-    origin = compare_nodes(config, env, world, command)
-    directory = together(world, lambda: begin(config, fresh, origin, world), exit_codes(world))
-    state = algorithm.init(params, world)
-    learner = None
-    if world.rank == 0 and config.algorithm != "es":
-        learner = learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC))
-    job = Job(config, world, env, params, state, es.make_policy(params, env), directory, learner, None)
+    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon)
+    initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
+    learner = together(world, lambda: make_learner(config, layout, world), {learners.NoDevice: WRONG_USAGE})
+    job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
+
+    origin = compare_nodes(job, command)
+    job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     together(world, lambda: restore(job), exit_codes(world))
-    share(state, world)
-    if progress(job) >= 1 and world.from_root(directory is not None and directory.complete):
+    state.share(job.state, world)
+    if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
         where = run_directory(config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
-    if directory:
-        log.append_to(directory.path / "log.txt", world.rank, platform.node())
+    if job.run:
         announce(job, origin)
-        saved(lambda: directory.status("running", job.state.generation, **results(job)))
-        if state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
-            saved(lambda: save_policy(job, state.best))
-        job.display = log.Display(config.display.style, config.display.every_seconds)
+        take_up(job, job.run)
     return job
 
 
-def begin(config: Config, fresh: bool, origin: dict[str, Any], world: World) -> "Run | None":
+def make_learner(config: Config, layout: Layout, world: World) -> Any:
+    """Return the SAC learner, on rank 0 of the algorithms that have one."""
+    if world.rank or config.algorithm == "es":
+        return None
+    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC))
+
+
+def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     """Open the run directory, on rank 0."""
-    if world.rank:
+    if job.world.rank:
         return None
     from esac_mpi.record import Run
 
-    return Run.begin(run_directory(config), config, origin, fresh)
+    run = Run.begin(run_directory(job.config), job.config, origin, fresh)
+    log.append_to(run.path / "log.txt", 0, platform.node())
+    return run
 
 
 def exit_codes(world: World) -> dict[type[Exception], int]:
@@ -155,43 +162,25 @@ def restore(job: Job) -> None:
     if job.run is None:
         return
     if job.run.restored is None:
-        job.run.checkpoint(0, arrays(job.state), learner_arrays(job), replay(job))
+        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job))
         return
-    load(job.state, job.run.restored.state)
-    if job.learner is not None:
-        job.learner.load(job.run.restored.learner)
-        job.run.restore_replay(job.learner.replay)
+    try:
+        state.load(job.state, job.run.restored.state)
+        if job.learner is not None:
+            job.learner.load(job.run.restored.learner)
+            job.run.restore_replay(job.learner.replay)
+    except (KeyError, ValueError):
+        fail(job)
+        raise
 
 
-def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Return every field of a state as an array, by dotted name."""
-    found: dict[str, np.ndarray] = {}
-    for f in fields(state):
-        value = getattr(state, f.name)
-        found.update(arrays(value, f"{prefix}{f.name}.") if is_dataclass(value) else {prefix + f.name: np.asarray(value)})
-    return found
-
-
-def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
-    """Put back what `arrays` returned; shared arrays in place."""
-    for f in fields(state):
-        value = getattr(state, f.name)
-        if is_dataclass(value):
-            load(value, saved, f"{prefix}{f.name}.")
-        elif f.metadata.get("shared"):
-            value[...] = saved[prefix + f.name]
-        else:
-            entry = saved[prefix + f.name]
-            setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
-
-
-def share(state: Any, world: World) -> None:
-    """Give every rank rank 0's state."""
-    for f in fields(state):
-        if f.metadata.get("shared"):
-            world.broadcast_shared(getattr(state, f.name))
-        else:
-            setattr(state, f.name, world.from_root(getattr(state, f.name)))
+def take_up(job: Job, run: "Run") -> None:
+    """Say on disk that the run goes on. Rank 0 only."""
+    run.write_config()
+    saved(lambda: run.status("running", job.state.generation, **results(job)))
+    if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
+        saved(lambda: save_policy(job, job.state.best))
+    job.display = log.Display(job.config.display.style, job.config.display.every_seconds)
 
 
 def progress(job: Job) -> float:
@@ -207,51 +196,69 @@ def progress(job: Job) -> float:
 
 def evaluation_columns(job: Job) -> dict[str, np.ndarray | float]:
     """Evaluate on schedule; return a row's columns about it, nan in a generation without evaluation."""
-    evaluation, state = job.config.evaluation, job.state
-    if state.generation % evaluation.every:
-        columns = {f"evaluation_{name}": np.full(evaluation.episodes, np.nan) for name in state.policies}
-    else:
+    if job.evaluated:
         columns = evaluate(job)
-        for name in state.policies:
-            value = rollout.mean_return(columns[f"evaluation_{name}"])
-            if value > state.best.episodic_return:
-                state.best = rollout.Best(value, state.generation, name, state.policies[name].copy())
-    return {**columns, "best_return": state.best.episodic_return}
+        job.state.best = better(job, columns, job.state.best)
+    else:
+        columns = {f"evaluation_{name}": np.full(job.config.evaluation.episodes, np.nan) for name in job.state.policies}
+    return {**columns, "best_return": job.state.best.episodic_return}
 
 
 def evaluate(job: Job) -> dict[str, np.ndarray]:
     """Play the evaluation episodes of this generation and count them; return {evaluation_<policy>: returns [episodes]}."""
-    episodes, state = job.config.evaluation.episodes, job.state
-    job.policy.normaliser = state.normaliser
+    job.policy.normaliser = job.state.normaliser
     returns, steps, unstable = rollout.evaluate(
-        job.world, job.env, job.policy, state.policies, episodes, job.config.seed, state.generation
+        job.world,
+        job.env,
+        job.policy,
+        job.state.policies,
+        job.config.evaluation.episodes,
+        job.config.seed,
+        job.state.generation,
     )
-    state.counters.env_steps_evaluation += steps
-    state.counters.unstable_episodes += unstable
+    job.state.counters.env_steps_evaluation += steps
+    job.state.counters.unstable_episodes += unstable
     return {f"evaluation_{name}": values for name, values in returns.items()}
 
 
-def record(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
+def better(job: Job, columns: dict[str, np.ndarray], best: rollout.Best) -> rollout.Best:
+    """Return the best of this generation's policies if one of them beats `best`, else `best`."""
+    for name, theta in job.state.policies.items():
+        value = rollout.mean_return(columns[f"evaluation_{name}"])
+        if value > best.episodic_return:
+            normaliser = job.state.normaliser
+            seen = np.zeros((2, 0), np.float32) if normaliser is None else normaliser.stacked()
+            best = rollout.Best(value, job.state.generation, name, theta.copy(), seen)
+    return best
+
+
+def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
+    assert job.run is not None
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
-    run(job).append({"generation": job.state.generation, **counters, **row}, timing)
+    job.run.append({"generation": job.state.generation, **counters, **row}, timing)
+    if not np.isfinite(row.get("fitness", 0.0)).all():
+        broken = np.flatnonzero(~np.isfinite(row["fitness"])).tolist()
+        log.say(f"generation {job.state.generation}: the return of member(s) {broken} is not finite: ranked last, counted")
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
-    run(job).publish_metrics()
+    job.run.publish_metrics()
     if job.display:
         job.display.update(shown(job, row, timing))
 
 
 def save_policy(job: Job, best: rollout.Best) -> None:
     """Write policy.h5. Rank 0 only."""
-    policy, normaliser = job.policy, job.state.normaliser
-    seen = {} if normaliser is None else {"normaliser_mean": normaliser.mean, "normaliser_std": normaliser.std}
+    assert job.run is not None
+    policy = job.policy
     about = {
         "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
         "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
-        "generation": best.generation, "episodic_return": best.episodic_return, **seen,
+        "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
     }  # fmt: skip
-    run(job).save_policy(best.theta, about)
+    if best.normaliser.size:
+        about["normaliser_mean"], about["normaliser_std"] = best.normaliser
+    job.run.save_policy(best.theta, about)
 
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
@@ -261,14 +268,17 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     by_time = due.every_minutes and now - tried[1] >= 60 * due.every_minutes
     if not (by_generation or by_time):
         return tried
-    if checkpoint(job):
-        run(job).status("running", job.state.generation, **results(job))
+    save(job, "running")
     return job.state.generation, job.world.clock()
 
 
-def checkpoint(job: Job) -> bool:
-    """Save the complete state; return whether it could be written. A failure leaves the checkpoint before it as it was."""
-    return saved(lambda: run(job).checkpoint(job.state.generation, arrays(job.state), learner_arrays(job), replay(job)))
+def save(job: Job, status: str, final: rollout.Best | None = None) -> bool:
+    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
+    run = job.run
+    assert run is not None
+    if not saved(lambda: run.checkpoint(job.state.generation, state.arrays(job.state), learner_arrays(job), replay(job))):
+        return False
+    return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
 
 
 def saved(write: Callable[[], None]) -> bool:
@@ -283,51 +293,53 @@ def saved(write: Callable[[], None]) -> bool:
     return True
 
 
+def fail(job: Job) -> None:
+    """Say on disk that the run failed, as far as that can be said; what ended it is the error to tell. Rank 0 only."""
+    if job.display:
+        job.display.close()
+    with suppress(Exception):
+        assert job.run is not None
+        job.run.status("failed", job.state.generation)
+
+
 def finish(job: Job) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code."""
     complete = progress(job) >= 1
     final = final_evaluation(job) if complete else rollout.Best()
     code = FINISHED if complete else STOPPED
     if job.run:
-        status = "complete" if complete else "requeue"
-        if not checkpoint(job) or not saved(lambda: run(job).status(status, job.state.generation, **results(job, final))):
+        best = final if final.episodic_return > job.state.best.episodic_return else job.state.best
+        written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
+        if not save(job, "complete" if complete else "requeue", final) or not written:
             code = UNSAVED
         if job.display:
             job.display.close()
-        say_end(job, code, final)
+        say_end(job, code, best, final)
         job.run.close()
     return job.world.from_root(code)
 
 
 def final_evaluation(job: Job) -> rollout.Best:
     """Return the better policy of the last generation; evaluate off schedule where needed, without a trace in the state."""
-    state = job.state
-    if state.generation % job.config.evaluation.every:
-        steps, unstable = state.counters.env_steps_evaluation, state.counters.unstable_episodes
-        columns = evaluate(job)
-        extra = state.counters.env_steps_evaluation - steps
-        state.counters.env_steps_evaluation, state.counters.unstable_episodes = steps, unstable
-        if job.run:
-            job.run.final({"generation": np.array(state.generation), "env_steps_evaluation": np.array(extra), **columns})
+    counters = job.state.counters
+    if job.evaluated:
+        columns = job.run.last_row("evaluation_") if job.run else None
     else:
-        columns = job.run.last_row("evaluation_") if job.run else {}
-    final = rollout.Best()
-    for name in state.policies if job.run else ():
-        value = rollout.mean_return(columns[f"evaluation_{name}"])
-        if value > final.episodic_return:
-            final = rollout.Best(value, state.generation, name, state.policies[name].copy())
-    if job.run and final.episodic_return > state.best.episodic_return:
-        saved(lambda: save_policy(job, final))
-    return final
+        steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
+        columns = evaluate(job)
+        extra = counters.env_steps_evaluation - steps
+        counters.env_steps_evaluation, counters.unstable_episodes = steps, unstable
+        if job.run:
+            job.run.final({"generation": np.array(job.state.generation), "env_steps_evaluation": np.array(extra), **columns})
+    return better(job, columns, rollout.Best()) if columns else rollout.Best()
 
 
 def results(job: Job, final: rollout.Best | None = None) -> dict[str, Any]:
     """Return what status.json says about the run's results."""
     best = job.state.best.episodic_return
-    values = {"best_return": best}
-    if final is not None and final.policy:
-        values = {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
-    return {key: value for key, value in values.items() if np.isfinite(value)}
+    if final is None or not final.policy:
+        return {"best_return": best}
+    return {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
 
 
 def learner_arrays(job: Job) -> dict[str, np.ndarray]:
@@ -340,92 +352,86 @@ def replay(job: Job) -> Any:
     return None if job.learner is None else job.learner.replay
 
 
-def compare_nodes(config: Config, env: envs.Env, world: World, command: list[str]) -> dict[str, Any]:
+def compare_nodes(job: Job, command: list[str]) -> dict[str, Any]:
     """Return the run's provenance; warn if the nodes would compute different bits."""
-    mine = {"cpu": provenance.cpu(), "versions": provenance.versions(), "physics": physics_digest(config, env)}
+    world = job.world
+    mine = {"cpu": provenance.cpu(), "versions": provenance.versions(), "physics": physics_digest(job.config.seed, job.env)}
     everyone = world.gather(mine)
     for what in mine:
         odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
         if odd and world.rank == 0:
             log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
     return {
-        "config": to_toml(config), "command": " ".join(command), "git_commit": provenance.git_commit(), "mpi": comm.library(),
-        "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))), "cpu": mine["cpu"],
+        "config": to_toml(job.config), "command": shlex.join(command), "git_commit": provenance.git_commit(),
+        "mpi": comm.library(), "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
+        "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": str(job.learner.device) if job.learner else "none",
         "python": platform.python_version(), "platform": platform.platform(), "versions": mine["versions"],
         "probe_steps": PROBE_STEPS * world.size, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }  # fmt: skip
 
 
-def physics_digest(config: Config, env: envs.Env) -> str:
+def physics_digest(seed: int, env: envs.Env) -> str:
     """Return a digest of the observations of a few steps, to compare nodes. These steps are in no counter but `probe_steps`."""
-    random = generator(config.seed, Purpose.PROBE)
-    seen = [env.reset(integer(config.seed, Purpose.PROBE, block=1))]
+    random, seen, ended = generator(seed, Purpose.PROBE), sha256(), True
     for number in range(PROBE_STEPS):
         action = random.uniform(env.low, env.high).astype(np.float32)
-        observation, _, terminated, truncated = env.step(action)
-        if terminated or truncated:
-            observation = env.reset(integer(config.seed, Purpose.PROBE, block=2 + number))
-        seen.append(observation)
-    return sha256(np.stack(seen).tobytes()).hexdigest()[:16]
+        try:
+            if ended:
+                seen.update(env.reset(integer(seed, Purpose.PROBE, block=1 + number)).tobytes())
+            observation, _, terminated, truncated = env.step(action)
+            ended = terminated or truncated
+            seen.update(observation.tobytes())
+        except envs.UnstablePhysics:
+            ended = True
+    return seen.hexdigest()[:16]
 
 
 def announce(job: Job, origin: dict[str, Any]) -> None:
     """Say what runs, where, and from which generation. Rank 0 only."""
-    config, device = job.config, "" if job.learner is None else f", SAC on {job.learner.device}"
+    assert job.run is not None
+    config, device = job.config, "" if job.learner is None else f", SAC on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
-    log.say(f"  run directory {run(job).path}")
-    before = run(job).restored
-    if before is not None:
-        dropped = f"; {run(job).dropped} later rows dropped, will be made again" if run(job).dropped else ""
-        log.say(f"  resumed at generation {job.state.generation} from {before.source.name}{dropped}")
-        for what in ("cpu", "versions"):
-            if before.attributes.get(what) != origin[what]:
-                log.warn(f"{what}: was {before.attributes.get(what)}, is now {origin[what]}: exact, but bits may differ")
+    log.say(f"  run directory {job.run.path}")
+    if job.run.restored is None:
+        return
+    dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
+    log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    for what in ("cpu", "versions", "device"):
+        was = job.run.restored.attributes.get(what)
+        if was != origin[what]:
+            log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")
 
 
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
-    """Return what the display shows of a generation."""
-    counters, seconds = job.state.counters, timing["wall_seconds"]
-    fitness = row.get("fitness", np.array([row.get("sac_episodic_return", np.nan)]))
+    """Return what the display shows of a generation; it keeps the last figure where one is nan."""
+    counters = job.state.counters
+    fitness = np.atleast_1d(row.get("fitness", row.get("sac_episodic_return", np.nan)))
     finite = fitness[np.isfinite(fitness)]
-    values = {
+    return {
         "generation": job.state.generation,
         "progress": min(progress(job), 1.0),
         "env_steps": counters.env_steps,
         "fitness_mean": finite.mean() if finite.size else np.nan,
         "fitness_max": finite.max() if finite.size else np.nan,
+        **{f"evaluation_{name}": row[f"evaluation_{name}"].mean() for name in job.state.policies},
         "sigma": row.get("sigma", np.nan),
         "gradient_updates": counters.gradient_updates,
-        "wall_seconds": seconds,
+        "wall_seconds": timing["wall_seconds"],
     }
-    for name in job.state.policies:
-        values[f"evaluation_{name}"] = rollout.mean_return(row[f"evaluation_{name}"]) if state_evaluated(job) else np.nan
-    return values
 
 
-def state_evaluated(job: Job) -> bool:
-    """Return whether this generation was evaluated."""
-    return job.state.generation % job.config.evaluation.every == 0
-
-
-def say_end(job: Job, code: int, final: rollout.Best) -> None:
+def say_end(job: Job, code: int, best: rollout.Best, final: rollout.Best) -> None:
     """Say where the results are and what to do with them. Rank 0 only."""
-    path, generation = run(job).path, job.state.generation
+    assert job.run is not None
+    path, generation = job.run.path, job.state.generation
     if code == FINISHED:
-        best = max(job.state.best.episodic_return, final.episodic_return)
-        log.say(
-            f"finished at generation {generation}: best return {best:.1f}, final {final.episodic_return:.1f} ({final.policy})"
-        )
+        last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
+        log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
     elif code == STOPPED:
         log.say(f"stopped at generation {generation}, saved; run the same command again to go on")
     else:
-        log.warn(f"generation {generation} could not be saved; the checkpoint before it stands")
-    log.say(f"  results {path / 'metrics.h5'}, best policy {path / 'policy.h5'}")
-    log.say(f"  curve   python tools/plot.py {path}")
-
-
-def run(job: Job) -> "Run":
-    """Return the run directory. Rank 0 only."""
-    assert job.run is not None
-    return job.run
+        log.warn(f"generation {generation} is not wholly saved; the checkpoint before it stands")
+    policy = f", best policy {path / 'policy.h5'}" if best.policy else ""
+    log.say(f"  results {path / 'metrics.h5'}{policy}")
+    log.say(f"  curve   python tools/plot.py {shlex.quote(str(path))}")

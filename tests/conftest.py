@@ -17,23 +17,24 @@ LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capaci
 ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
+EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has it
 
 
-def command(ranks: int, *arguments: object) -> list[str]:
+def command(ranks: int, *arguments: object, program: tuple[str, ...] = ("-m", "esac_mpi")) -> list[str]:
     """Return the command line of the program; 0 ranks = without mpirun."""
     launcher = [str(Path(sys.executable).parent / "mpirun"), "-n", str(ranks)] if ranks else []
-    return [*launcher, sys.executable, "-m", "esac_mpi", *map(str, arguments)]
+    return [*launcher, sys.executable, *program, *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """Return what the program sees: the checkout, and the tests' own environments."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
 
 
-def run(ranks: int, *arguments: object, timeout: float = 300.0, code: int | None = 0, **options) -> subprocess.CompletedProcess:
+def run(ranks: int, *arguments: object, code: int | None = 0, **options) -> subprocess.CompletedProcess:
     """Run the program to its end; check its exit code."""
-    done = subprocess.run(
-        command(ranks, *arguments), env=environment(), capture_output=True, text=True, timeout=timeout, check=False, **options
-    )
+    line = command(ranks, *arguments, **options)
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -43,9 +44,9 @@ def start():
     """Start the program in the background; whatever is left of it at the end of the test is killed."""
     started = []
 
-    def launch(ranks: int, *arguments: object) -> subprocess.Popen:
+    def launch(ranks: int, *arguments: object, **options) -> subprocess.Popen:
         process = subprocess.Popen(
-            command(ranks, *arguments),
+            command(ranks, *arguments, **options),
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [{"__main__"}, {"train"}, {"comm", "record", "algorithms"}, {"rollout", "learners"}, {"evolution", "policy", "envs"}]
-LAYERS.append({"config", "noise", "log", "provenance", "__init__", "__version__"})
+LAYERS.append({"config", "noise", "log", "provenance", "state", "__init__", "__version__"})
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},
@@ -22,7 +22,8 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module else set()
+            assert node.level == 0, f"{path.name}: a relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 

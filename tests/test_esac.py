@@ -7,14 +7,32 @@ from mpi4py import MPI
 from esac_mpi import config, evolution, noise
 from esac_mpi.algorithms import es, esac
 from esac_mpi.comm import World
-from esac_mpi.envs.cyclic_mdp import CyclicMDP
 from esac_mpi.learners.phase import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
-from esac_mpi.rollout import play
+from esac_mpi.rollout import evaluate, play
 
-SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140), "task.horizon": 30}
+SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
+
+
+class Track:
+    """Observe [3], act [3]: the reward is -|action - observation|^2, so that no two members have the same return."""
+
+    id, observation_size, action_size, horizon, unstable = "Track", 3, 3, 10, False
+    low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
+
+    def reset(self, seed):
+        self.random, self.left, self.steps = np.random.default_rng(seed), 10, getattr(self, "steps", 0)
+        self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
+        return self.observation
+
+    def step(self, action):
+        reward = -float(np.square(action - self.observation).sum())
+        self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
+        self.left -= 1
+        self.steps += 1
+        return self.observation, reward, False, self.left == 0
 
 
 class Teacher:
@@ -40,8 +58,8 @@ def make(world, **settings):
         config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
     )
     config.check(options)
-    params = esac.Params(options, LAYOUT, 30)
-    return params, esac.init(params, world), CyclicMDP(30)
+    params = esac.Params(options, LAYOUT, 10)
+    return params, esac.init(params, world), Track()
 
 
 def epsilon(k, slot):
@@ -63,7 +81,8 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     )
     state.theta_sac[:] += 0.1
     advance(world, params, state, env, 2)  # so that children exist, and Adam has moments
-    parents = [state.parent(slot).copy() for slot in range(state.parents.size)]
+    vectors = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
+    parents = [vectors[kind] for kind in state.parents]
     theta, sac, m, v, sigma = state.theta_es.copy(), state.theta_sac.copy(), state.adam_m.copy(), state.adam_v.copy(), state.sigma
     row = advance(world, params, state, env)
 
@@ -75,6 +94,7 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     starts = [noise.integer(0, Purpose.EPISODE, 3, i) for i in range(10)]
     fitness = np.array([play(env, policy.set(o), s).episodic_return for o, s in zip(offspring, starts, strict=True)])
     np.testing.assert_array_equal(row["fitness"], fitness)
+    assert np.unique(fitness).size == 10
     # lines 9, 10
     ranks = evolution.centered_ranks(fitness)
     winners = evolution.select_winners(fitness, 4)
@@ -154,7 +174,7 @@ def test_no_phase_runs_where_p_sac_is_zero(world):
 def test_members_of_a_slot_share_a_start_state_if_told(world):
     seeds = []
 
-    class Seen(CyclicMDP):
+    class Seen(Track):
         def reset(self, seed):
             seeds.append(seed)
             return super().reset(seed)
@@ -162,7 +182,7 @@ def test_members_of_a_slot_share_a_start_state_if_told(world):
     for start_states, distinct in (("slot", 5), ("member", 10)):
         seeds.clear()
         params, state, _ = make(world, esac__start_states=start_states)
-        advance(world, params, state, Seen(30))
+        advance(world, params, state, Seen())
         assert len(set(seeds)) == distinct
 
 
@@ -173,6 +193,7 @@ def test_only_centre_members_enter_the_gradient_if_told(world):
     ranks = evolution.centered_ranks(row["fitness"])
     centre = [0, 1, 3, 4]  # in the first generation; slot 2 is the SAC copy
     gradient = sum((ranks[2 * j] - ranks[2 * j + 1]) * epsilon(1, j) for j in centre) / (8 * 0.3)
+    assert np.abs(gradient).max() > 0.1
     np.testing.assert_allclose(state.theta_es, theta + 0.05 * gradient, atol=1e-6)
 
 
@@ -183,3 +204,35 @@ def test_the_pull_is_off_in_the_papers_reading(world):
     params, state, env = make(world)
     row = advance(world, params, state, env)
     assert row["update_norm"] != pytest.approx(row["es_step_norm"], rel=1e-3)
+
+
+def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
+    params, state, env = make(world, esac__fitness_episodes=2)
+    row = advance(world, params, state, env)
+    assert state.counters.env_steps_population == env.steps == row["length"].sum() == 10 * 2 * 10
+    _, steps, unstable = evaluate(world, env, es.make_policy(params, env), state.policies, 3, 0, 1)
+    assert (steps, unstable) == (env.steps - 200, 0) == (2 * 3 * 10, 0)
+
+
+def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noise(world):
+    repo = config.READINGS["repo"]
+    settings = {name.replace(".", "__"): value for name, value in repo.items() if not name.startswith("policy")}
+    params, state, env = make(world, **settings, esac__amt_interval=1, esac__amt_clip=1.0)
+    theta = state.theta_es.copy()
+    ranks = evolution.centered_ranks(np.arange(20.0))
+    for k in (1, 2):
+        sigma = state.sigma
+        parents = [[theta, state.theta_sac][kind].copy() for kind in state.parents]
+        row = advance(world, params, state, env)
+        assert row["fitness"].shape == (20,)
+        policy, start = es.make_policy(params, env), noise.integer(0, Purpose.EPISODE, k, 7)
+        offspring = parents[3] - np.float32(0.3) * epsilon(k, 3)  # member 7 of slot 3
+        assert row["fitness"][7] == play(env, policy.set(offspring), start).episodic_return
+        gap = ranks.max() - ranks.mean()  # centred ranks of distinct returns: always the same
+        assert state.sigma == pytest.approx(sigma + 0.05 / (10 * sigma) * gap**2 / 2, rel=1e-12)
+    assert state.sigma > 0.3
+
+
+def test_start_states_and_learning_differ_by_seed(world):
+    rows = [advance(world, *make(world, seed=seed)) for seed in (0, 1)]
+    assert not np.isin(rows[0]["fitness"], rows[1]["fitness"]).any()

@@ -65,13 +65,13 @@ def test_smooth_l1_is_equation_4(x, y, loss):
 def test_amt_step_is_equation_6():
     # R_max 4, R_avg 2, loss 1.5; lr 0.1, n 4, sigma 0.5: 0.1 / 2 * 1.5 = 0.075
     returns = np.array([4.0, 2.0, 1.0, 1.0])
-    assert evolution.amt_step(returns, 0.5, 0.1, clip=1.0) == pytest.approx((0.075, 0.075), rel=1e-12)
-    assert evolution.amt_step(returns, 0.5, 0.1, clip=0.01) == pytest.approx((0.01, 0.075), rel=1e-12)
+    assert evolution.amt_step(returns, 4, 0.5, 0.1, clip=1.0) == pytest.approx((0.075, 0.075), rel=1e-12)
+    assert evolution.amt_step(returns, 4, 0.5, 0.1, clip=0.01) == pytest.approx((0.01, 0.075), rel=1e-12)
 
 
 def test_amt_step_leaves_out_returns_that_are_not_finite():
     returns = np.array([4.0, np.nan, 2.0, np.inf, 0.0])  # R_max 4, R_avg 2, n 5
-    assert evolution.amt_step(returns, 0.5, 0.1, 1.0)[1] == pytest.approx(0.1 / 2.5 * 1.5)
+    assert evolution.amt_step(returns, 5, 0.5, 0.1, 1.0)[1] == pytest.approx(0.1 / 2.5 * 1.5)
 
 
 def test_p_sac_is_annealed_as_the_public_code_does():

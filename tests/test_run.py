@@ -11,9 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, LEARNER, POPULATION, ROOT, ROUTINE, SMALL, TASK, run
+from conftest import CYCLIC, EAGER, LEARNER, POPULATION, ROOT, ROUTINE, SMALL, TASK, run
 
-from esac_mpi.record import Run
+from esac_mpi import envs
+from esac_mpi.noise import Purpose, integer
+from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.record import Run, read
+from esac_mpi.rollout import play
 
 
 def science(path: Path) -> dict[str, np.ndarray]:
@@ -110,59 +114,109 @@ def wait_for(condition, seconds: float = 60.0):
 
 
 def rows_published(path: Path) -> int:
-    return json.loads((path / "status.json").read_text())["generation"] if (path / "status.json").exists() else 0
+    return len(Run.open(path).history.get("metrics/generation", ())) if (path / "metrics.h5").exists() else 0
 
 
 def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start):
-    arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--budget.generations", 60]
+    arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 40]
+    arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
     run(1, *arguments, "--run-dir", tmp_path / "straight")
-    process = start(2, *arguments, "--run-dir", tmp_path / "killed")
-    wait_for(lambda: rows_published(tmp_path / "killed") >= 10)
+    process = start(2, *arguments, "--run-dir", tmp_path / "killed", program=EAGER)
+    wait_for(lambda: rows_published(tmp_path / "killed") >= 20)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert summary(tmp_path / "killed")["status"] in ("dead", "running")
+    wait_for(lambda: summary(tmp_path / "killed")["status"] == "dead")
+    before = science(tmp_path / "killed")
+    made = len(before["metrics/generation"])
     done = run(3, *arguments, "--run-dir", tmp_path / "killed")
-    assert "resumed at generation" in done.stdout
+    saved = 16 * (made // 16)
+    assert f"resumed at generation {saved} from checkpoint.h5; {made - saved} later rows dropped" in done.stdout
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
+    for name, rows in science(tmp_path / "killed").items():
+        np.testing.assert_array_equal(rows[:made], before[name], err_msg=name)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_stops_with_a_checkpoint_and_75(tmp_path, start, number):
-    arguments = [*CYCLIC, "--budget.generations", 100_000, "--run-dir", tmp_path / "run"]
-    process = start(2, *arguments)
+def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight, tmp_path, start, number):
+    process = start(2, *CYCLIC, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 5)
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 75, errors
     status = json.loads((tmp_path / "run/status.json").read_text())
     assert status["status"] == "requeue"
-    assert science(tmp_path / "run")["metrics/generation"][-1] == status["generation"]
+    rows = science(tmp_path / "run")
+    stopped = status["generation"]
+    assert rows["metrics/generation"][-1] == stopped
+    if number == signal.SIGTERM:
+        run(3, *CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", tmp_path / "run")
+        for name, values in science(straight).items():
+            np.testing.assert_array_equal(science(tmp_path / "run")[name][:20], values, err_msg=name)
 
 
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    monkeypatch.setattr("conftest.environment", own_environment)
-    arguments = ["--task.id", "own_envs:Counting-v0", *SMALL]
-    run(2, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "run")
+    run(2, "--task.id", "own_envs:Counting-v0", *SMALL, "--budget.generations", 10, "--run-dir", tmp_path / "run")
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
-    said, rows = summary(tmp_path / "run"), science(tmp_path / "run")
-    probes = Run.open(tmp_path / "run").attributes["probe_steps"]
-    assert sum(said["env_steps"].values()) == counted - probes
-    assert said["env_steps"]["population"] == rows["metrics/length"].sum()
-    assert said["nominal_steps"] == 9 * 30
-    assert said["gradient_updates"] > 0
-    assert said["gradient_updates"] <= said["env_steps"]["learner"]
+    said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").history
+    outside = Run.open(tmp_path / "run").attributes["probe_steps"] + history["final/env_steps_evaluation"]
+    assert sum(said["env_steps"].values()) == counted - outside
+    assert said["env_steps"]["population"] == history["metrics/length"].sum()
+    assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
+    assert said["nominal_steps"] == 10 * 30
 
 
-def own_environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypatch, nodes):
+    monkeypatch.setenv("NODES", str(nodes))
+    wide = [*CYCLIC, "--budget.generations", 6]
+    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]  # three blocks of parameters
+    run(1, *wide, "--run-dir", tmp_path / "one")
+    done = run(3, *wide, "--run-dir", tmp_path / "three", program=EAGER)
+    assert f"3 ranks on {nodes} node(s)" in done.stdout
+    assert_same_run(tmp_path / "one", tmp_path / "three")
 
 
-def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path, monkeypatch):
-    monkeypatch.setattr("conftest.environment", own_environment)
+@pytest.mark.parametrize(
+    "switches",
+    [
+        ["--esac.reading", "paper"],
+        ["--esac.reading", "repo", "--esac.amt_interval", 3, "--sac.automatic_temperature", "true", "--esac.fitness_episodes", 2],
+    ],
+)
+def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches):
+    arguments = [*CYCLIC, *switches, "--esac.sac_copies", 1]
+    run(1, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
+    run(3, *arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
+    run(2, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    assert summary(tmp_path / "parts")["gradient_updates"] > 0
+
+
+def replayed(path: Path) -> float:
+    """Return the mean return of policy.h5 over the start states of the evaluation it was chosen in."""
+    arrays, about = read(path / "policy.h5")
+    config = Run.open(path).config
+    env = envs.make(about["task"], config.task.horizon)
+    normaliser = Normaliser(about["normaliser_mean"], about["normaliser_std"]) if "normaliser_mean" in about else None
+    policy = Policy(Layout(tuple(about["sizes"])), about["activation"], about["output"], about["low"], about["high"], normaliser)
+    seeds = [integer(config.seed, Purpose.EVALUATION, about["generation"], block=e) for e in range(config.evaluation.episodes)]
+    return float(np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds]))
+
+
+def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path):
+    assert replayed(straight) == summary(straight)["best_return"]
+    normalised = ["--algorithm", "es", "--es.observation_normalisation", True, "--es.sigma", 0.5, "--es.population_size", 4]
+    arguments = ["--task.id", "Pendulum-v1", *normalised, *ROUTINE]
+    for generations in (4, 5, 7):  # rewritten at each start
+        run(0, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "es")
+        assert replayed(tmp_path / "es") == summary(tmp_path / "es")["best_return"]
+
+
+def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 1000, "--run-dir", tmp_path / "run"]
     start = time.monotonic()
     done = run(3, *arguments, code=None)
@@ -175,15 +229,16 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path, monkeypatch)
     )
 
 
-def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("conftest.environment", own_environment)
+def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
     arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
-    run(2, *arguments)
+    done = run(2, *arguments)
+    assert "is not finite: ranked last, counted" in done.stdout
     rows = science(tmp_path / "run")
     broken = np.isnan(rows["metrics/fitness"])
     evaluated = sum(np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac"))
     assert broken.any()
-    assert rows["metrics/unstable_episodes"][-1] == broken.sum() + evaluated
+    in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
+    assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
     for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
         assert not bad[winners].any() or (~bad).sum() < len(winners)
 
@@ -198,6 +253,7 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, monkeyp
         (["--esac.popsize", "11"], "did you mean"),
         (["--esac.population_size", "many"], "population-size"),
         (["--esac.sac_copies", "30"], "SAC copies"),
+        (["--learner.device", "cuda:77"], "learner.device"),
     ],
 )
 def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, arguments, message):
@@ -221,6 +277,28 @@ def test_a_directory_of_another_configuration_is_refused_listing_what_differs(st
 def test_a_finished_run_says_so(straight):
     done = run(2, *CYCLIC, "--budget.generations", 20, "--run-dir", straight)
     assert "finished" in done.stdout
+
+
+def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp_path):
+    arguments = [*CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
+    run(0, *arguments)
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        content = bytearray((tmp_path / "run" / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / "run" / name).write_bytes(content)
+    done = run(2, *arguments, code=65)
+    assert done.stderr.count("no readable checkpoint") == 1
+    run(2, *arguments, "--fresh")
+    assert summary(tmp_path / "run")["status"] == "complete"
+    assert (tmp_path / "run.old-1" / "checkpoint.h5").exists()
+
+
+def test_a_run_says_where_it_comes_from(straight):
+    about = Run.open(straight).attributes
+    assert {"command", "git_commit", "mpi", "cpu", "versions", "hosts", "ranks", "device", "config"} <= about.keys()
+    assert about["config"] == (straight / "config.toml").read_text()
+    assert "numpy" in about["versions"]
+    assert "run directory" in (straight / "log.txt").read_text()
 
 
 def test_help_names_every_field_once_from_one_rank():

@@ -71,7 +71,7 @@ def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
             continue
         where = at(run, x, generations)
         label = f"{name}: mean of {returns.shape[1]} episodes, band worst to best"
-        axes.plot(where, np.nanmean(returns, axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
+        axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
         axes.fill_between(where, np.nanmin(returns, axis=1), np.nanmax(returns, axis=1), color=colour, alpha=0.18, lw=0)
 
 
@@ -80,7 +80,8 @@ def better(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     found: dict[int, float] = {}
     for policy in NAMES:
         for generation, returns in zip(*evaluations(run, policy), strict=True):
-            found[int(generation)] = max(found.get(int(generation), -np.inf), float(np.nanmean(returns)))
+            if np.isfinite(returns).all():  # as the run does: a policy with an unstable episode is no candidate
+                found[int(generation)] = max(found.get(int(generation), -np.inf), float(returns.mean()))
     return np.array(sorted(found)), np.array([found[generation] for generation in sorted(found)])
 
 

@@ -5,7 +5,7 @@
 Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on. Cost: below 1 s a run.
 
 status                dead = "running" in status.json, but its process has ended
-generation            generations in the published history; status.json may be up to 30 s ahead
+generation            generations in the published history, which is at most 30 s behind; status.json is written at checkpoints
 best_return           best mean return of an evaluation, of theta_es or of the SAC mean, whichever was better
 final_return          the same of the last generation of a complete run; null before
 last_evaluation       last mean return of theta_es and of the SAC mean, apart, and the generation it was made in
@@ -91,12 +91,17 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
     return generations, returns
 
 
+def finite_mean(returns: np.ndarray) -> float | None:
+    """Return the mean return of an evaluation, None if an episode of it was unstable: the run takes no such policy."""
+    return float(returns.mean()) if np.isfinite(returns).all() else None
+
+
 def last_evaluation(run: RunFiles) -> dict[str, Any]:
     """Return the last mean return of each policy and the generation it was made in."""
     found: dict[str, Any] = {"generation": None}
     for policy in POLICIES:
         generations, returns = evaluations(run, policy)
-        found[policy] = float(np.nanmean(returns[-1])) if len(returns) else None
+        found[policy] = finite_mean(returns[-1]) if len(returns) else None
         if len(returns):
             found["generation"] = int(generations[-1])
     return found

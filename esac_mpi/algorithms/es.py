@@ -17,7 +17,7 @@ from esac_mpi import evolution, noise
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.rollout import Best, Counters, play
+from esac_mpi.rollout import Best, Counters, NoFiniteReturn, play
 
 Row = dict[str, Any]
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
@@ -68,11 +68,7 @@ class Population:
     length: np.ndarray  # int64 [n] [steps]
     observation_sums: np.ndarray  # float64 [3, observation]
     busy: np.ndarray  # float64 [ranks] [s]
-
-    @property
-    def unstable(self) -> int:
-        """Members whose return is not finite."""
-        return int((~np.isfinite(self.fitness)).sum())
+    unstable: int  # episodes whose return is not finite
 
 
 def init(params: Params, world: Any) -> State:
@@ -93,13 +89,13 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: None
 
     def update(block: int) -> np.ndarray:  # line 11
         part = slices[block]
-        theta, gradient = state.theta_es[part], np.zeros(part.stop - part.start, np.float32)
+        theta, gradient = state.theta_es[part].copy(), np.zeros(part.stop - part.start, np.float32)
         for slot in range(weights.size):
             gradient += weights[slot] * epsilon(params, k, slot, block, part)
         gradient /= np.float32(es.population_size * es.sigma)
         change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k)
         state.theta_es[part] = theta + change
-        return np.array([checksum(theta), evolution.squares(theta), evolution.squares(change)])
+        return np.array([checksum(state.theta_es[part]), evolution.squares(theta), evolution.squares(change)])
 
     slices = [part for _, part in noise.blocks(params.layout.d)]
     world.checksum, theta_squares, change_squares = world.over_blocks(update, len(slices), 3)
@@ -137,7 +133,7 @@ def evaluate(
         slot, sign = member(es, i)
         for block, part in noise.blocks(params.layout.d):
             policy.theta[part] = evolution.mutated(parent(slot)[part], epsilon(params, k, slot, block, part), sign, sigma)
-        sums, total, length = np.zeros((3, size)), 0.0, 0
+        sums, total, length, unstable = np.zeros((3, size)), 0.0, 0, 0
 
         def watch(observation: np.ndarray) -> None:
             sums[0] += 1.0
@@ -151,18 +147,19 @@ def evaluate(
                 episode = play(env, policy, seed, watch if normalise else None)
                 total += episode.episodic_return
                 length += episode.episodic_length
+                unstable += not np.isfinite(episode.episodic_return)
         except Exception as error:
             error.add_note(f"in generation {k}, member {i} (seed {params.config.seed})")
             raise
-        return np.concatenate([[total / es.fitness_episodes, length], sums.ravel()])
+        return np.concatenate([[total / es.fitness_episodes, length, unstable], sums.ravel()])
 
-    table, busy = world.map(work, configuration.members(es), 2 + 3 * size)
+    table, busy = world.map(work, configuration.members(es), 3 + 3 * size)
     if not np.isfinite(table[:, 0]).any():
-        raise ArithmeticError(f"generation {k}: the return of no member is finite; lower sigma or look at the task")
+        raise NoFiniteReturn(f"generation {k}: the return of no member is finite; lower sigma or look at the task")
     sums = np.zeros((3, params.layout.sizes[0]))
-    for row in table[:, 2:].reshape(-1, 3, size) if normalise else ():
+    for row in table[:, 3:].reshape(-1, 3, size) if normalise else ():
         sums += np.where(np.isfinite(row).all(), row, 0.0)  # in member order
-    return Population(table[:, 0], table[:, 1].astype(np.int64), sums, busy)
+    return Population(table[:, 0], table[:, 1].astype(np.int64), sums, busy, int(table[:, 2].sum()))
 
 
 def member(es: configuration.Evolution, i: int) -> tuple[int, int]:

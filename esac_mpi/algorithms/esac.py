@@ -10,6 +10,7 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
 - Lines 11 and 26 run before lines 12-25: neither reads what the other writes, and the winners' parents are still those
   that were evaluated.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
+- Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer"); there is no switch for it.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 """
 
@@ -131,7 +132,9 @@ def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np
     learns = k % esac.gradient_interval == 0 and mu < p_sac  # line 12
     tunes = learns if esac.amt_trigger == "phase" else k % esac.amt_interval == 0
     returns = fitness if esac.amt_input == "raw" else shaped
-    clipped, raw = evolution.amt_step(returns, state.sigma, esac.lr_es, esac.amt_clip) if tunes else (0.0, 0.0)  # Eqs. (4)-(6)
+    clipped, raw = 0.0, 0.0
+    if tunes:  # Eqs. (4)-(6)
+        clipped, raw = evolution.amt_step(returns, esac.population_size, state.sigma, esac.lr_es, esac.amt_clip)
     sent = np.array([p_sac, learns, state.sigma + clipped, clipped, raw, *winners], np.float64)
     p_sac, gate, sigma, clipped, raw, *chosen = world.broadcast(sent).tolist()
     return Plan(np.array(chosen, np.int64), p_sac, bool(gate), sigma, clipped, raw)

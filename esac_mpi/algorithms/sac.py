@@ -67,6 +67,7 @@ def learn(world: Any, state: Any, work: Any, learner: Any) -> tuple[Phase, np.nd
     world.broadcast_shared(state.theta_sac)
     state.counters.env_steps_learner += phase.env_steps
     state.counters.gradient_updates += phase.gradient_updates
+    state.counters.unstable_episodes += phase.unstable_episodes
     state.counters.sac_phases += 1
     return phase, busy
 
@@ -75,6 +76,7 @@ def metrics(phase: Phase | None) -> Row:
     """Return a row's columns about the learner; nan where no phase ran."""
     phase = phase or Phase()
     return {
+        "sac_episodes": phase.episodes,
         "sac_episodic_return": phase.episodic_return,
         "sac_critic_loss": phase.critic_loss,
         "sac_actor_loss": phase.actor_loss,

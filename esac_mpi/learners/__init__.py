@@ -8,6 +8,11 @@ import numpy as np
 from esac_mpi.config import Config
 from esac_mpi.policy import Layout
 
+
+class NoDevice(Exception):
+    """The device that the configuration names is not there."""
+
+
 LEARNERS = {"sac": "SAC"}  # file here -> its class
 
 

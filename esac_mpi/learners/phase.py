@@ -14,6 +14,7 @@ class Phase:
 
     env_steps: int = 0
     episodes: int = 0  # complete ones
+    unstable_episodes: int = 0
     gradient_updates: int = 0
     episodic_return: float = np.nan  # mean over the complete episodes
     critic_loss: float = np.nan
@@ -30,7 +31,7 @@ class Phase:
     @classmethod
     def of(cls, vector: np.ndarray) -> Self:
         """Return the phase of a vector [SIZE]."""
-        counts, means = vector[:3].astype(int).tolist(), vector[3:].tolist()
+        counts, means = vector[:4].astype(int).tolist(), vector[4:].tolist()
         return cls(*counts, *means)
 
 

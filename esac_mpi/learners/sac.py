@@ -24,6 +24,7 @@ from torch import Tensor
 
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, UnstablePhysics
+from esac_mpi.learners import NoDevice
 from esac_mpi.learners.network import Adam, Network, assign, forward
 from esac_mpi.learners.phase import Phase
 from esac_mpi.learners.replay import Replay
@@ -54,6 +55,8 @@ class SAC:
         torch.set_num_threads(config.learner.threads)
         auto = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = torch.device(auto if config.learner.device == "auto" else config.learner.device)
+        if self.device.type == "cuda" and (self.device.index or 0) >= torch.cuda.device_count():
+            raise NoDevice(f"learner.device = {config.learner.device}: torch sees {torch.cuda.device_count()} GPUs here")
         self.seed, self.options, self._activation = config.seed, config.sac, config.policy.activation
         o, *hidden, a = layout.sizes
         self.replay = Replay(config.sac.replay_capacity, o, a)
@@ -74,6 +77,7 @@ class SAC:
         if config.sac.automatic_temperature:
             log_temperature = torch.log(self.temperature)
             self.adam["log_temperature"] = Adam(log_temperature, torch.zeros_like(log_temperature), config.sac.lr_sac)
+            self.temperature = log_temperature.exp()  # the same bits as after a restart
         self._measured = ["critic_loss", "actor_loss", "mean_q", "entropy", "temperature"] + ["value_loss"] * bool(self.value)
 
     @property
@@ -101,8 +105,8 @@ class SAC:
         complete = [r for r in returns if math.isfinite(r)]
         means = (sums / updates).tolist() if updates else [math.nan] * len(sums)
         return Phase(
-            self.env_steps - first, len(complete), updates, float(np.mean(complete)) if complete else math.nan,
-            **dict(zip(self._measured, means, strict=True)),
+            self.env_steps - first, len(complete), len(returns) - len(complete), updates,
+            float(np.mean(complete)) if complete else math.nan, **dict(zip(self._measured, means, strict=True)),
         )  # fmt: skip
 
     def _play(
@@ -112,7 +116,13 @@ class SAC:
         stop = self.env_steps + steps
         actor = self.actor.numpy()
         while self.env_steps < stop or (len(returns) < episodes and not cut):
-            observation = env.reset(integer(self.seed, Purpose.LEARNER_EPISODE, k, block=len(returns)))
+            try:
+                observation = env.reset(integer(self.seed, Purpose.LEARNER_EPISODE, k, block=len(returns)))
+            except UnstablePhysics:
+                returns.append(math.nan)
+                if len(returns) > stop:  # more episodes than steps: no start state can be made
+                    raise
+                continue
             total, ended = 0.0, False
             while not ended and not (cut and self.env_steps == stop):
                 action = self._action(actor, observation, random)

@@ -1,0 +1,51 @@
+"""A state as arrays: what a checkpoint holds, and how every rank gets rank 0's.
+
+A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
+`metadata={"shared": True}`, which live once per node and are written in place.
+"""
+
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Broadcaster(Protocol):
+    """What this module needs of the ranks (comm.World)."""
+
+    def broadcast_shared(self, array: np.ndarray) -> None:
+        """Give every node rank 0's content of a shared array."""
+
+    def from_root(self, value: Any) -> Any:
+        """Return rank 0's object."""
+
+
+def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """Return every field of a state as an array, by dotted name."""
+    found: dict[str, np.ndarray] = {}
+    for f in fields(state):
+        value = getattr(state, f.name)
+        found.update(arrays(value, f"{prefix}{f.name}.") if is_dataclass(value) else {prefix + f.name: np.asarray(value)})
+    return found
+
+
+def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
+    """Put back what `arrays` returned; shared arrays in place."""
+    for f in fields(state):
+        value = getattr(state, f.name)
+        if is_dataclass(value):
+            load(value, saved, f"{prefix}{f.name}.")
+        elif f.metadata.get("shared"):
+            value[...] = saved[prefix + f.name]
+        else:
+            entry = saved[prefix + f.name]
+            setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
+
+
+def share(state: Any, world: Broadcaster) -> None:
+    """Give every rank rank 0's state."""
+    for f in fields(state):
+        if f.metadata.get("shared"):
+            world.broadcast_shared(getattr(state, f.name))
+        else:
+            setattr(state, f.name, world.from_root(getattr(state, f.name)))
