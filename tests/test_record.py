@@ -169,7 +169,7 @@ def test_unreadable_says_what_is_wrong(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Unreadable, match="truncated"):
         read(path)
-    monkeypatch.setattr(record, "SCHEMA", 9)
+    monkeypatch.setattr(record.files, "SCHEMA", 9)
     publish(path, ARRAYS, {})
     monkeypatch.undo()
     with pytest.raises(Unreadable, match="schema 9, written by another version"):
@@ -489,7 +489,7 @@ def test_no_permission_is_refused(tmp_path, monkeypatch):
 
 
 def test_other_versions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "SCHEMA", 2)
+    monkeypatch.setattr(record.files, "SCHEMA", 2)
     make(tmp_path)
     monkeypatch.undo()
     before = snapshot(tmp_path)
@@ -523,7 +523,7 @@ def test_a_run_whose_directory_was_taken_stops_writing(tmp_path):
 
 
 def test_file_system_without_locks(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(record.fcntl, "lockf", failing(errno.ENOLCK))
+    monkeypatch.setattr(record.lock.fcntl, "lockf", failing(errno.ENOLCK))
     begin(tmp_path).close()
     assert "no locks on this file system" in caplog.text
 

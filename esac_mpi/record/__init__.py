@@ -1,0 +1,388 @@
+"""What a run leaves on disk: checkpoints, metrics, status and the best policy. Only rank 0 comes here.
+
+Files are published whole, never appended in place (files.py), so that a reader who has one open never disturbs the run.
+run.lock is held as long as the run lives (lock.py). What is read back is in checkpoints.py.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import math
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, to_toml, updated
+from esac_mpi.record import lock
+from esac_mpi.record.checkpoints import (
+    CHECKPOINT,
+    METRICS,
+    PREVIOUS,
+    REPLAY,
+    STATUS,
+    Checkpoint,
+    Replay,
+    Segment,
+    config_of,
+    newest,
+    part,
+    read_history,
+    read_segment,
+    read_status,
+)
+from esac_mpi.record.errors import Refused, Unreadable, Unsaved
+from esac_mpi.record.files import Arrays, digest, publish, read, replace
+from esac_mpi.record.lock import LOCK
+from esac_mpi.record.rows import Rows
+
+SEGMENT = 10_000  # transitions of a replay segment
+PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
+CONFIG, POLICY = "config.toml", "policy.h5"
+
+logger = logging.getLogger(__name__)
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a directory that is not ours or cannot be written."""
+    if path.exists():
+        if not path.is_dir():
+            raise Refused(f"{path}: not a directory; choose another --run-dir")
+        if any(path.iterdir()) and not _is_run(path):
+            raise Refused(f"{path}: not empty, and not a run of esac_mpi; choose another --run-dir")
+    place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
+
+
+def _compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
+    """Refuse to continue a run under other settings; warn where bits may differ but meaning does not."""
+    if restored is not None:
+        old = restored.config
+    elif (path / CONFIG).exists():
+        try:
+            old = updated(Config(), read_toml(path / CONFIG))
+        except ConfigError as error:
+            raise Refused(f"{error}. Choose --fresh or another --run-dir") from error
+    else:
+        return
+    changed = differences(old, config)
+    for name in changed.keys() & WARN:
+        logger.warning("%s was %r, is now %r: going on, bits may differ", name, *changed.pop(name))
+    if changed:
+        listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
+        raise Refused(f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or another --run-dir")
+
+
+def _move_aside(path: Path) -> None:
+    number = next(n for n in range(1, 10**6) if not os.path.lexists(f"{path}.old-{n}"))
+    os.rename(path, f"{path}.old-{number}")
+    logger.info("the old run was moved to %s.old-%d", path, number)
+
+
+class Run:
+    """The directory of one run, held by rank 0 from begin() to close().
+
+    restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
+    complete: whether status.json called the run complete when it was taken up.
+    """
+
+    def __init__(self, path: Path, config: Config, provenance: Mapping[str, str | int | float]) -> None:
+        self.path = Path(path).resolve()
+        self.config = config
+        self.restored: Checkpoint | None = None
+        self.dropped = 0
+        self.complete = False
+        self._metrics, self._timing = Rows(), Rows(ragged=True)
+        self._final: Arrays = {}
+        self._segments: dict[int, Segment] = {}  # published ones that the ring still needs, by index
+        self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
+        self._sound = False  # whether checkpoint.h5 is worth keeping as the previous one
+        self._attributes: dict[str, Any] = {**provenance, "config": to_toml(config)}
+        self._hashes: dict[str, Any] = {}  # checkpoint_generation, theta_sha256, state_sha256
+        self._published = -math.inf
+        self._lock = -1
+        self._token = f"{socket.gethostname()} {os.getpid()} {datetime.now(UTC).isoformat()}\n".encode()
+
+    @classmethod
+    def begin(cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False) -> "Run":
+        """Make the directory, or go on in it; take its lock. Raises Refused or Unreadable, with nothing created or changed.
+
+        fresh moves an old run aside to <name>.old-<N>. Raises Unsaved if the disk is full.
+        """
+        run = cls(path, config, provenance)
+        try:
+            _check_place(run.path)
+            if (run.path / LOCK).exists():
+                run._lock = lock.take(run.path, create=False)
+            if fresh and run.path == Path.cwd():
+                raise Refused(f"{run.path}: --fresh cannot move the directory it is started in; start it elsewhere")
+            if fresh and run.path.exists() and any(run.path.iterdir()):
+                _move_aside(run.path)
+                run.close()
+            run.restored = newest(run.path)
+            _compare(run.path, run.restored, config)
+            run._take()
+        except OSError as error:
+            run.close()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Unsaved(f"{run.path}: {error.strerror}") from error
+            raise Refused(f"{run.path}: {error.strerror}; choose another --run-dir") from error
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFiles":
+        """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable."""
+        path = Path(path)
+        if not path.is_dir() or not _is_run(path):
+            raise Refused(f"{path}: not a run directory of esac_mpi")
+        arrays, attributes = read_history(path)
+        config = config_of(attributes["config"], path) if attributes else updated(Config(), read_toml(path / CONFIG))
+        return RunFiles(path, read_status(path), config, attributes, arrays)
+
+    def _take(self) -> None:
+        """Claim the directory, clean up and load the history."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self._lock < 0:
+            self._lock = lock.take(self.path, create=True)
+        os.pwrite(self._lock, self._token, 0)
+        os.ftruncate(self._lock, len(self._token))
+        for leftover in (*self.path.glob("*.tmp.[0-9]*"), *(self.path / REPLAY).glob("*.tmp.[0-9]*")):
+            leftover.unlink()
+        if self.restored is not None:
+            self._load(self.restored)
+            self.complete = read_status(self.path).get("status") == "complete"
+        if self.restored is None:
+            self.write_config()
+
+    def write_config(self) -> None:
+        """Write config.toml, the resolved configuration. Raises Unsaved."""
+        replace(self.path / CONFIG, [to_toml(self.config).encode(errors="replace")])
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        self._metrics.load(part(checkpoint.history, "metrics"))
+        self._timing.load(part(checkpoint.history, "timing"))
+        self._segments = {segment.index: segment for segment in checkpoint.segments}
+        self._named = {segment.name for segment in checkpoint.segments}
+        self._sound = checkpoint.source.name == CHECKPOINT
+        self._hashes = {k: checkpoint.attributes[k] for k in ("theta_sha256", "state_sha256")}
+        self._hashes["checkpoint_generation"] = checkpoint.generation
+        try:
+            arrays = read(self.path / METRICS)[0]
+        except Unreadable as error:
+            logger.warning("%s; the history comes from the checkpoint", error)
+            return
+        rows = max((len(column) for column in part(arrays, "metrics").values()), default=0)
+        self.dropped = max(0, rows - self._metrics.count)
+        if rows == self._metrics.count:
+            self._final = part(arrays, "final")
+
+    @property
+    def history(self) -> Arrays:
+        """metrics/<name> and timing/<name>, each [generations, ...]."""
+        parts = (("metrics", self._metrics), ("timing", self._timing))
+        return {f"{group}/{name}": column for group, rows in parts for name, column in rows.columns.items()}
+
+    def append(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        """Add one generation: `row` is science and reproducible bit by bit, `timing` depends on the machine.
+
+        Raises ValueError for names or shapes other than the first row's; timing arrays may change their length.
+        """
+        fitted, times = self._metrics.fitted(row), self._timing.fitted(timing)
+        self._metrics.append(fitted)
+        self._timing.append(times)
+        self._final = {}
+
+    def last_row(self, prefix: str = "") -> Arrays:
+        """Return the metrics of the last generation whose names begin with the prefix; empty before the first."""
+        columns = self._metrics.columns if self._metrics.count else {}
+        return {name: column[-1] for name, column in columns.items() if name.startswith(prefix)}
+
+    @property
+    def wall_seconds(self) -> float:
+        """timing/wall_seconds of the last generation, 0 before the first [s]."""
+        columns = self._timing.columns if self._timing.count else {}
+        return float(columns["wall_seconds"][-1]) if "wall_seconds" in columns else 0.0
+
+    def final(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store the evaluation at the end of a run, apart from the rows; it lasts until a row is added."""
+        self._final = {name: np.asarray(array) for name, array in arrays.items()}
+        self.publish_metrics(force=True)
+
+    def checkpoint(
+        self, generation: int, state: Mapping[str, np.ndarray], learner: Mapping[str, np.ndarray], replay: Replay | None = None
+    ) -> None:
+        """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved."""
+        segments, bounds, tail, content = self._store_replay(replay) if replay is not None else ([], (0, 0), {}, {})
+        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", tail)}
+        actor = next(state[name] for name in ("theta_es", "theta", "theta_sac") if name in state)
+        theta = np.ascontiguousarray(actor, "<f4")
+        hashes = {
+            "theta_sha256": hashlib.sha256(theta.tobytes()).hexdigest(),
+            "state_sha256": digest({**saved, **content}),
+        }
+        manifest = {"bounds": bounds, "segments": [[s.index, s.start, s.sha256] for s in segments]}
+        attributes = {**self._attributes, **hashes, "generation": generation, "replay": json.dumps(manifest)}
+        self._publish(CHECKPOINT, {**saved, **self.history}, attributes, previous=self._sound)
+        names = {segment.name for segment in segments}
+        self._delete_segments(keep=names | self._named)
+        self._sound, self._named = True, names
+        self._hashes = {**hashes, "checkpoint_generation": generation}
+        self.publish_metrics(force=True)
+
+    def _store_replay(self, replay: Replay) -> tuple[list[Segment], tuple[int, int], Arrays, Arrays]:
+        """Publish newly closed segments; return those the ring still needs, its bounds, the open tail, and digests.
+
+        The digests cover exactly the rows in the ring, whenever checkpoints were made.
+        """
+        first, stop = max(0, replay.added - replay.capacity), replay.added
+        closed = range(first // SEGMENT, stop // SEGMENT)
+        content: Arrays = {"replay/bounds": np.array([first, stop])}
+        for index in closed:
+            if index not in self._segments:
+                self._segments[index] = self._close_segment(replay, index, max(index * SEGMENT, first))
+            whole = first <= index * SEGMENT
+            sha256 = self._segments[index].sha256 if whole else digest(replay.rows(first, (index + 1) * SEGMENT))
+            content[f"replay/{index}"] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
+        self._segments = {index: self._segments[index] for index in closed}
+        tail = replay.rows(max(first, stop // SEGMENT * SEGMENT), stop)
+        return list(self._segments.values()), (first, stop), dict(tail), content
+
+    def _close_segment(self, replay: Replay, index: int, start: int) -> Segment:
+        rows = replay.rows(start, (index + 1) * SEGMENT)
+        try:
+            (self.path / REPLAY).mkdir(exist_ok=True)
+        except OSError as error:
+            raise Unsaved(f"{self.path / REPLAY}: {error.strerror}") from error
+        segment = Segment(index, start, digest(rows))
+        self._publish(f"{REPLAY}/{segment.name}", rows, {"start": start})
+        return segment
+
+    def _delete_segments(self, keep: set[str]) -> None:
+        for file in (self.path / REPLAY).glob("segment-*.h5"):
+            if file.name not in keep:
+                with suppress(OSError):  # tried again at the next checkpoint
+                    file.unlink()
+
+    def restore_replay(self, replay: Replay) -> None:
+        """Put the transitions of the restored checkpoint back, oldest first. Raises Unreadable."""
+        if self.restored is None:
+            return
+        first, stop = self.restored.replay_bounds
+        for segment in self.restored.segments:
+            lost = max(0, first - segment.start)
+            rows = read_segment(self.path, segment)
+            replay.restore(segment.start + lost, {name: column[lost:] for name, column in rows.items()})
+        start = max(first, stop // SEGMENT * SEGMENT)
+        if start < stop:
+            replay.restore(start, self.restored.replay_tail)
+
+    def publish_metrics(self, force: bool = False) -> None:
+        """Replace metrics.h5, at most every 30 s unless forced; a failure is a warning.
+
+        Nothing is published before the first checkpoint: metrics without one mean that it was lost.
+        """
+        now = time.monotonic()
+        if not self._hashes or (now < self._published + PUBLISH_EVERY and not force):
+            return
+        self._published = now
+        try:
+            attributes = {**self._attributes, **self._hashes, "generation": self._metrics.count}
+            self._publish(METRICS, {**self.history, **_under("final", self._final)}, attributes)
+        except Unsaved as error:
+            logger.warning("%s", error)
+
+    def save_policy(self, theta: np.ndarray, attributes: Mapping[str, Any]) -> None:
+        """Replace policy.h5: theta [d] and what it takes to play it. Raises Unsaved."""
+        self._publish(POLICY, {"theta": theta}, attributes)
+
+    def status(self, status: str, generation: int, **more: Any) -> None:
+        """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
+        start = self.restored.generation if self.restored is not None else 0
+        host, pid = self._token.decode().split()[:2]
+        entries = {"status": status, "generation": generation, "progress": generation - start, "host": host, "pid": int(pid)}
+        entries["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        if self._hashes.get("checkpoint_generation") == generation:
+            entries |= self._hashes
+        try:
+            self._guard()
+            replace(self.path / STATUS, [(json.dumps(_plain(entries | more), indent=1) + "\n").encode()])
+        except Unsaved as error:
+            if status != "running":
+                raise
+            logger.warning("%s", error)
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _publish(
+        self, name: str, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False
+    ) -> None:
+        self._guard()
+        publish(self.path / name, arrays, attributes, previous)
+
+    def _guard(self) -> None:
+        """Raise Refused if another run took the directory: locks do not reach every file system, or run.lock was removed."""
+        try:
+            ours = os.pread(self._lock, 1000, 0) == self._token
+            with suppress(FileNotFoundError):
+                ours &= os.path.samestat(os.stat(self.path / LOCK), os.fstat(self._lock))
+        except OSError as error:
+            raise Unsaved(f"{self.path / LOCK}: {error.strerror}") from error
+        if not ours:
+            raise Refused(f"{self.path}: another run has taken this directory; this one stops without writing")
+
+
+def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {f"{group}/{name}": np.asarray(array) for name, array in arrays.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON has it: NaN and infinities become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass
+class RunFiles:
+    """A run as its files show it."""
+
+    path: Path
+    status: dict[str, Any]  # of status.json
+    config: Config
+    attributes: dict[str, Any]  # provenance; generation; theta_sha256 and state_sha256 at checkpoint_generation
+    history: Arrays  # metrics/<name> and timing/<name>, each [generations, ...]; final/<name>
+
+    @property
+    def state(self) -> str:
+        """running, complete, requeue, failed, or dead: "running" although its process has ended."""
+        status = self.status.get("status", "running")
+        if status != "running":
+            return status
+        here = self.status.get("host") == socket.gethostname()
+        if here and self.status.get("pid") == os.getpid():
+            return status  # and closing run.lock would drop this process's lock
+        return "dead" if lock.is_free(self.path) else status

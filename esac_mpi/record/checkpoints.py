@@ -1,0 +1,146 @@
+"""Checkpoints as they are read: the newest sound one, the history, the status."""
+
+import json
+import logging
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from esac_mpi.config import Config, ConfigError, from_table, updated
+from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
+from esac_mpi.record.files import Arrays, digest, read
+
+CHECKPOINT, PREVIOUS, METRICS, STATUS, REPLAY = "checkpoint.h5", "checkpoint_prev.h5", "metrics.h5", "status.json", "replay"
+
+logger = logging.getLogger(__name__)
+
+
+class Replay(Protocol):
+    """A ring of transitions, addressed by how many were added before."""
+
+    added: int
+    capacity: int
+
+    def rows(self, start: int, stop: int) -> Mapping[str, np.ndarray]:
+        """Return transitions [start, stop) by name, each [stop - start, ...]."""
+
+    def restore(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
+        """Put transitions back at their places; `added` becomes start + their number."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A closed, published part of the replay ring."""
+
+    index: int  # of SEGMENT transitions each, counted from the first transition ever
+    start: int  # first transition it holds: index * SEGMENT, or later if the ring had lost some
+    sha256: str  # digest of its rows
+
+    @property
+    def name(self) -> str:
+        """File name in replay/."""
+        return f"segment-{self.index:08d}-{self.sha256[:8]}.h5"
+
+
+@dataclass
+class Checkpoint:
+    """A complete state, as read from `source`."""
+
+    generation: int
+    state: Arrays
+    learner: Arrays
+    config: Config
+    attributes: dict[str, Any]
+    source: Path
+    history: Arrays = field(default_factory=dict)
+    replay_tail: Arrays = field(default_factory=dict)
+    segments: list[Segment] = field(default_factory=list)
+    replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
+
+
+def config_of(text: str, source: Path) -> Config:
+    """Return the configuration that a file holds as TOML. Raises Unreadable, ConfigError."""
+    try:
+        return updated(Config(), from_table(tomllib.loads(text), str(source)))
+    except tomllib.TOMLDecodeError as error:
+        raise Unreadable(f"{source}: its configuration is not valid TOML: {error}") from error
+
+
+def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
+    """Return the arrays below the groups, by name without the group unless keep."""
+    return {n if keep else n.partition("/")[2]: a for n, a in arrays.items() if n.partition("/")[0] in groups}
+
+
+def read_checkpoint(source: Path) -> Checkpoint:
+    """Read a checkpoint and verify the segments it names. Raises Unreadable."""
+    arrays, attributes = read(source)
+    if not {"generation", "config", "replay"} <= attributes.keys():
+        raise Unreadable(f"{source}: not a checkpoint")
+    replay = json.loads(attributes["replay"])
+    checkpoint = Checkpoint(
+        attributes["generation"], part(arrays, "state"), part(arrays, "learner"), config_of(attributes["config"], source),
+        attributes, source, part(arrays, "metrics", "timing", keep=True), part(arrays, "replay_tail"),
+        [Segment(*entry) for entry in replay["segments"]], tuple(replay["bounds"]),
+    )  # fmt: skip
+    for segment in checkpoint.segments:
+        read_segment(source.parent, segment)
+    return checkpoint
+
+
+def read_segment(run: Path, segment: Segment) -> Arrays:
+    """Return the rows of a segment, verified. Raises Unreadable."""
+    path = run / REPLAY / segment.name
+    rows, _ = read(path)
+    if digest(rows) != segment.sha256:
+        raise Unreadable(f"{path}: not the file that the checkpoint names")
+    return rows
+
+
+def read_history(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Return history and attributes as last published, or of the newest checkpoint; empty in a run that has neither."""
+    try:
+        return read(path / METRICS)
+    except Unreadable as error:
+        checkpoint = newest(path)
+        if checkpoint is None:
+            return {}, {}
+        logger.warning("%s; the history comes from %s", error, checkpoint.source)
+        return checkpoint.history, {**checkpoint.attributes, "checkpoint_generation": checkpoint.generation}
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """Return status.json, empty where there is none that can be read."""
+    try:
+        return json.loads((path / STATUS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        logger.warning("%s: %s; going on without it", path / STATUS, error)
+        return {}
+
+
+def newest(path: Path) -> Checkpoint | None:
+    """Return the newest valid checkpoint, None in a new directory. Raises Unreadable, Refused."""
+    problems: list[str] = []
+    for file in (path / CHECKPOINT, path / PREVIOUS):
+        if not file.exists():
+            continue
+        try:
+            checkpoint = read_checkpoint(file)
+        except (OtherSchema, ConfigError) as error:
+            raise Refused(f"{error}. Continue with that version, or choose --fresh or another --run-dir") from error
+        except Unreadable as error:
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            logger.warning("%s; going on from %s, generation %d", problem, file, checkpoint.generation)
+        return checkpoint
+    if (path / METRICS).exists() and not problems:
+        problems = [f"{path / METRICS} is there, but no checkpoint"]
+    if problems:
+        raise Unreadable(f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves this run aside")
+    return None

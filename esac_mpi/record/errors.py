@@ -1,0 +1,17 @@
+"""What can go wrong with a run directory."""
+
+
+class Refused(Exception):
+    """This directory must not be used for this run; nothing was changed. Exit code 2."""
+
+
+class Unreadable(Exception):
+    """A file is damaged, or no checkpoint can be read; nothing was changed. Exit code 65."""
+
+
+class OtherSchema(Unreadable):
+    """A sound file of another version of esac_mpi."""
+
+
+class Unsaved(Exception):
+    """A file could not be written; the one it would have replaced stays. Exit code 74."""
