@@ -22,7 +22,8 @@ EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has
 
 def command(ranks: int, *arguments: object, program: tuple[str, ...] = ("-m", "esac_mpi")) -> list[str]:
     """Return the command line of the program; 0 ranks = without mpirun."""
-    launcher = [str(Path(sys.executable).parent / "mpirun"), "-n", str(ranks)] if ranks else []
+    ours = Path(sys.executable).parent / "mpirun"
+    launcher = [str(ours) if ours.exists() else "mpirun", "-n", str(ranks)] if ranks else []
     return [*launcher, sys.executable, *program, *map(str, arguments)]
 
 

@@ -224,6 +224,8 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     assert done.returncode == 1
     assert "the simulator lost its licence" in done.stderr
     assert "failed:" in done.stderr
+    read(tmp_path / "run" / "checkpoint.h5")  # sound
+    assert Run.open(tmp_path / "run").state in ("failed", "dead")
     assert re.search(
         r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d", done.stderr
     )
