@@ -30,7 +30,7 @@ class World:
 
     rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
     ranks. stopping: whether a rank wished to stop at the last exchange (equal on all ranks). bytes_exchanged: bytes
-    received from other ranks since the start.
+    received from other ranks since the start. library: the MPI library's name and version.
     """
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,6 +44,7 @@ class World:
         self.local, self.locals = self._node.rank, self._node.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
         self.nodes = int(self._comm.allreduce(int(self.local == 0)))
+        self.library = library()
         self.bytes_exchanged = 0
         self.checksum = 0.0
         self.stop_wished = False

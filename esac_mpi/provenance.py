@@ -1,11 +1,67 @@
-"""Where a result comes from: the machine, the versions, the commit."""
+"""Where a result comes from: the machine, the versions, the commit; and whether the nodes of a run compute the same bits."""
 
 import platform
+import shlex
+import time
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Protocol
 
-from esac_mpi import __version__
+import numpy as np
+
+from esac_mpi import __version__, log
+from esac_mpi.config import Config, to_toml
+from esac_mpi.envs import Env, UnstablePhysics
+from esac_mpi.noise import Purpose, generator, integer
+
+PROBE_STEPS = 100  # physics steps that nodes compare at the start
+
+
+class Ranks(Protocol):
+    """What this module needs of the ranks (comm.World)."""
+
+    rank: int
+    size: int
+    nodes: int
+    hosts: list[str]
+    library: str
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's object."""
+
+
+def gather(config: Config, env: Env, world: Ranks, device: str, command: list[str]) -> dict[str, Any]:
+    """Return the run's provenance; warn if the nodes would compute different bits."""
+    mine = {"cpu": cpu(), "versions": versions(), "physics": physics_digest(config.seed, env)}
+    everyone = world.gather(mine)
+    for what in mine:
+        odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
+        if odd and world.rank == 0:
+            log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
+    return {
+        "config": to_toml(config), "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
+        "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
+        "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "python": platform.python_version(),
+        "platform": platform.platform(), "versions": mine["versions"], "probe_steps": PROBE_STEPS * world.size,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }  # fmt: skip
+
+
+def physics_digest(seed: int, env: Env) -> str:
+    """Return a digest of the observations of a few steps, to compare nodes. These steps are in no counter but `probe_steps`."""
+    random, seen, ended = generator(seed, Purpose.PROBE), sha256(), True
+    for number in range(PROBE_STEPS):
+        action = random.uniform(env.low, env.high).astype(np.float32)
+        try:
+            if ended:
+                seen.update(env.reset(integer(seed, Purpose.PROBE, block=1 + number)).tobytes())
+            observation, _, terminated, truncated = env.step(action)
+            ended = terminated or truncated
+            seen.update(observation.tobytes())
+        except UnstablePhysics:
+            ended = True
+    return seen.hexdigest()[:16]
 
 
 def cpu() -> str:

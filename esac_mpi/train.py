@@ -3,28 +3,24 @@
 import platform
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi import comm, envs, learners, log, provenance, rollout, state
+from esac_mpi import envs, learners, log, provenance, rollout, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
-from esac_mpi.config import Config, to_toml
-from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.config import Config
 from esac_mpi.policy import Layout, Policy
 
 if TYPE_CHECKING:
     from esac_mpi.record import Run
 
 FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
-PROBE_STEPS = 100  # physics steps that nodes compare at the start
 
 
 class Ended(Exception):
@@ -111,7 +107,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     learner = together(world, lambda: make_learner(config, layout, world), {learners.NoDevice: WRONG_USAGE})
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
 
-    origin = compare_nodes(job, command)
+    device = "none" if learner is None else str(learner.device)
+    origin = provenance.gather(config, env, world, device, command)
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     together(world, lambda: restore(job), exit_codes(world))
     state.share(job.state, world)
@@ -350,40 +347,6 @@ def learner_arrays(job: Job) -> dict[str, np.ndarray]:
 def replay(job: Job) -> Any:
     """Return the learner's replay, or None."""
     return None if job.learner is None else job.learner.replay
-
-
-def compare_nodes(job: Job, command: list[str]) -> dict[str, Any]:
-    """Return the run's provenance; warn if the nodes would compute different bits."""
-    world = job.world
-    mine = {"cpu": provenance.cpu(), "versions": provenance.versions(), "physics": physics_digest(job.config.seed, job.env)}
-    everyone = world.gather(mine)
-    for what in mine:
-        odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
-        if odd and world.rank == 0:
-            log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
-    return {
-        "config": to_toml(job.config), "command": shlex.join(command), "git_commit": provenance.git_commit(),
-        "mpi": comm.library(), "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
-        "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": str(job.learner.device) if job.learner else "none",
-        "python": platform.python_version(), "platform": platform.platform(), "versions": mine["versions"],
-        "probe_steps": PROBE_STEPS * world.size, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }  # fmt: skip
-
-
-def physics_digest(seed: int, env: envs.Env) -> str:
-    """Return a digest of the observations of a few steps, to compare nodes. These steps are in no counter but `probe_steps`."""
-    random, seen, ended = generator(seed, Purpose.PROBE), sha256(), True
-    for number in range(PROBE_STEPS):
-        action = random.uniform(env.low, env.high).astype(np.float32)
-        try:
-            if ended:
-                seen.update(env.reset(integer(seed, Purpose.PROBE, block=1 + number)).tobytes())
-            observation, _, terminated, truncated = env.step(action)
-            ended = terminated or truncated
-            seen.update(observation.tobytes())
-        except envs.UnstablePhysics:
-            ended = True
-    return seen.hexdigest()[:16]
 
 
 def announce(job: Job, origin: dict[str, Any]) -> None:

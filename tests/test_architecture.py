@@ -4,8 +4,14 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
-LAYERS = [{"__main__"}, {"train"}, {"comm", "record", "algorithms"}, {"rollout", "learners"}, {"evolution", "policy", "envs"}]
-LAYERS.append({"config", "noise", "log", "provenance", "state", "__init__", "__version__"})
+LAYERS = [
+    {"__main__"},
+    {"train"},
+    {"comm", "record", "algorithms"},
+    {"rollout", "learners", "provenance"},
+    {"evolution", "policy", "envs"},
+]
+LAYERS.append({"config", "noise", "log", "state", "__init__", "__version__"})
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},
