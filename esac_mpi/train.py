@@ -1,5 +1,6 @@
 """The outer loop: set up, restore, generation after generation, evaluate, record, checkpoint, stop."""
 
+import os
 import platform
 import shlex
 import sys
@@ -357,6 +358,10 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
     if job.run.restored is None:
+        spare = len(os.sched_getaffinity(0)) - job.world.locals
+        if origin["device"] == "cpu" and spare > 0:
+            threads = config.learner.threads
+            log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")
         return
     dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
     log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
