@@ -118,7 +118,7 @@ def rows_published(path: Path) -> int:
 
 
 def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start):
-    arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 40]
+    arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 60]
     arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
     run(1, *arguments, "--run-dir", tmp_path / "straight")
     process = start(2, *arguments, "--run-dir", tmp_path / "killed", program=EAGER)
