@@ -63,15 +63,22 @@ def at(curve: dict[str, np.ndarray], policy: str, axis: str, limit: float) -> fl
 
 
 def table(tasks: list[str], seeds: int, seconds: float) -> None:
-    """Print, for every task, the last evaluation within equal true steps and within equal wall time, seed by seed."""
+    """Print, for every task, the last evaluation within equal true steps and within equal wall time, seed by seed.
+
+    Steps are equal twice: the most that every run has evaluated, and the most that every run with a population has.
+    """
     for task in tasks:
         curves = {v: [curve(directory(task, v, s)) for s in range(seeds)] for v in VARIANTS}
-        steps = min(c["steps"][-1] for v in curves.values() for c in v)
-        limits = (("steps", steps, f"{steps:,.0f} true steps"), ("wall", seconds, f"{seconds:.0f} s"))
+        first = max(c["steps"][0] for v in curves.values() for c in v)
+        every = max(first, min(c["steps"][-1] for v in curves.values() for c in v))
+        evolving = max(every, min(c["steps"][-1] for v in curves.values() for c in v if "theta_es" in c))
+        limits = [("steps", s, f"{s / 1e3:,.0f}k true steps") for s in (every, evolving)] + [
+            ("wall", seconds, f"{seconds:.0f} s")
+        ]
         print(
             f"\n**{task}**\n\n| variant | policy | {' | '.join(text for _, _, text in limits)} | true steps in {seconds:.0f} s |"
         )
-        print("|---|---|---|---|---|")
+        print("|---|---|---|---|---|---|")
         for variant, found in curves.items():
             taken = ", ".join(f"{c['steps'][c['wall'] <= seconds][-1] / 1e3:,.0f}k" for c in found)
             for policy in ("theta_es", "sac"):
