@@ -236,3 +236,16 @@ def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noi
 def test_start_states_and_learning_differ_by_seed(world):
     rows = [advance(world, *make(world, seed=seed)) for seed in (0, 1)]
     assert not np.isin(rows[0]["fitness"], rows[1]["fitness"]).any()
+
+
+def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
+    off = {"esac__sac_copies": 0, "esac__crossover": "off", "esac__winner_pull": 0.0, "esac__p_sac_initial": 0.0}
+    params, state, env = make(world, **off, esac__p_sac_final=0.0)
+    table = {name.replace("esac", "es"): value for name, value in SETTINGS.items()}
+    plain = es.Params(config.updated(config.Config(), table), LAYOUT, 10)
+    alone = es.init(plain, world)
+    for _ in range(3):
+        advance(world, params, state, env)
+        es.generation(plain, alone, world, env)
+    np.testing.assert_array_equal(state.theta_es, alone.theta_es)
+    np.testing.assert_array_equal(state.adam_v, alone.adam_v)

@@ -40,7 +40,10 @@ class GymnasiumEnv:
             self._env.close()
             self._env = _build(self.id)
         self._steps = 0
-        observation, _ = self._env.reset(seed=seed)
+        try:
+            observation, _ = self._env.reset(seed=seed)
+        except mujoco.FatalError as error:
+            raise UnstablePhysics(f"{self.id}: {error}") from error
         return _flat(observation)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
