@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from esac_mpi import __version__, log
-from esac_mpi.config import Config, to_toml
 from esac_mpi.envs import Env, UnstablePhysics
 from esac_mpi.noise import Purpose, generator, integer
 
@@ -31,16 +30,16 @@ class Ranks(Protocol):
         """Return every rank's object."""
 
 
-def gather(config: Config, env: Env, world: Ranks, device: str, command: list[str]) -> dict[str, Any]:
+def gather(seed: int, env: Env, world: Ranks, device: str, command: list[str]) -> dict[str, Any]:
     """Return the run's provenance; warn if the nodes would compute different bits."""
-    mine = {"cpu": cpu(), "versions": versions(), "physics": physics_digest(config.seed, env)}
+    mine = {"cpu": cpu(), "versions": versions(), "physics": physics_digest(seed, env)}
     everyone = world.gather(mine)
     for what in mine:
         odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
         if odd and world.rank == 0:
             log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
     return {
-        "config": to_toml(config), "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
+        "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
         "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
         "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "python": platform.python_version(),
         "platform": platform.platform(), "versions": mine["versions"], "probe_steps": PROBE_STEPS * world.size,

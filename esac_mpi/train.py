@@ -109,7 +109,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
 
     device = "none" if learner is None else str(learner.device)
-    origin = provenance.gather(config, env, world, device, command)
+    origin = provenance.gather(config.seed, env, world, device, command)
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     together(world, lambda: restore(job), exit_codes(world))
     state.share(job.state, world)
