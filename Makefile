@@ -16,7 +16,7 @@ test: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-.venv/run: setup.cfg constraints.txt
+.venv/run: setup.cfg setup.py esac_mpi/_kernels.c constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[mpich,analysis]'
 	touch $@

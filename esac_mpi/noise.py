@@ -1,14 +1,16 @@
 """Addressed randomness: the only source of random numbers.
 
 A number is named by (seed, purpose, generation, member, block), not by what was drawn before it: any rank makes any part
-of any epsilon, and nothing about randomness is stored or sent. The address is the key and counter of a Philox 4x64
-generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"); each address owns 2**64 draws.
+of any epsilon, and nothing about randomness is stored or sent. The address is the key and counter of a Philox
+generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): numpy's 4x64, and for epsilon our own 4x32.
 """
 
 from collections.abc import Iterator
 from enum import IntEnum
 
 import numpy as np
+
+from esac_mpi import kernels
 
 BLOCK = 16_384  # parameters of a block; a constant, because bits depend on it
 
@@ -25,6 +27,7 @@ class Purpose(IntEnum):
     LEARNER = 7  # exploration, replay sampling and torch's generators of a phase
     LEARNER_EPISODE = 8  # block = episode of the phase
     PROBE = 9  # start-up comparison of nodes
+    TABLE = 10  # noise table; block
 
 
 def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:
@@ -33,8 +36,8 @@ def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0,
 
 
 def normal(seed: int, purpose: Purpose, generation: int, member: int, block: int, size: int) -> np.ndarray:
-    """Return `size` standard normal numbers of an address, float32 [size]."""
-    return generator(seed, purpose, generation, member, block).standard_normal(size, dtype=np.float32)
+    """Return `size` standard normal numbers of an address, float32 [size], by Philox 4x32 and Box-Muller (kernels.py)."""
+    return kernels.normal(seed, purpose, generation, member, block, size)
 
 
 def integer(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> int:

@@ -4,11 +4,13 @@ theta holds, layer by layer, the weight matrix [out, in] row by row and then the
 the SAC mean share this layout (trunk + mean head), so a SAC copy behaves the same in both roles.
 """
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
+from esac_mpi import kernels
 from esac_mpi.noise import Purpose, generator
 
 
@@ -22,7 +24,7 @@ class Tensor:
     @property
     def stop(self) -> int:
         """End of the tensor in theta (exclusive)."""
-        return self.start + int(np.prod(self.shape))
+        return self.start + math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -101,34 +103,25 @@ class Policy:
         self.output = output
         self.low, self.high = np.asarray(low, np.float32), np.asarray(high, np.float32)  # [action] bounds of the task
         self.normaliser = normaliser
-        self.theta = np.zeros(layout.d, np.float32)
-        self._views = layout.views(self.theta)
-        self._outputs = [np.zeros(size, np.float32) for size in layout.sizes[1:]]
+        self.theta = np.zeros(layout.d, np.float32)  # write to it, then load()
+        self._network = kernels.Perceptron(layout.sizes, activation, output, self.low, self.high)
         self._centre = (self.high + self.low) / 2
         self._half = (self.high - self.low) / 2
+        self._blank = np.zeros(layout.sizes[-1], np.float32)  # copying it is the fastest way to a fresh array
 
     def set(self, theta: np.ndarray) -> "Policy":
         """Copy theta [d] into the policy; return the policy."""
         self.theta[:] = theta
+        return self.load()
+
+    def load(self) -> "Policy":
+        """Act by what was written to `policy.theta` from now on; return the policy."""
+        self._network.load(self.theta)
         return self
 
     def squashed(self, observation: np.ndarray) -> np.ndarray:
-        """Return the action in [-1, 1], float32 [action]; the array is reused by the next call."""
-        x = observation.astype(np.float32, copy=False)
-        if self.normaliser is not None:
-            x = self.normaliser(x)
-        last = len(self._outputs) - 1
-        for i, out in enumerate(self._outputs):
-            np.dot(self._views[2 * i], x, out=out)
-            out += self._views[2 * i + 1]
-            if i == last:
-                break
-            if self.activation == "relu":
-                np.maximum(out, 0.0, out=out)
-            else:
-                np.tanh(out, out=out)
-            x = out
-        return np.tanh(out, out=out) if self.output == "tanh" else np.clip(out, -1.0, 1.0, out=out)
+        """Return the action in [-1, 1], float32 [action]."""
+        return self._forward(observation, False)
 
     def scaled(self, action: np.ndarray) -> np.ndarray:
         """Map an action from [-1, 1] to the task's bounds, float32 [action]."""
@@ -136,4 +129,12 @@ class Policy:
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Return the action in the task's bounds, float32 [action]."""
-        return self.scaled(self.squashed(observation))
+        return self._forward(observation, True)
+
+    def _forward(self, observation: np.ndarray, scale: bool) -> np.ndarray:
+        action, normaliser = self._blank.copy(), self.normaliser
+        if normaliser is None:
+            self._network.act(observation, action, scale, None, None)
+        else:
+            self._network.act(observation, action, scale, normaliser.mean, normaliser.std)
+        return action

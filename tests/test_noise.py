@@ -40,7 +40,7 @@ def test_normal_numbers_are_standard_normal():
 def test_bits_of_the_noise_are_these():
     """A change here means that no older run can be continued."""
     numbers = noise.normal(1, Purpose.MUTATION, 2, 3, 4, 3)
-    np.testing.assert_array_equal(numbers, np.array([1.8002957105636597, 0.3502838611602783, 0.12926608324050903], np.float32))
+    np.testing.assert_array_equal(numbers, np.array([0.6238632798194885, -0.43289467692375183, -1.9163744449615479], np.float32))
     assert noise.integer(1, Purpose.EPISODE, 2, 3, 4) == 1863777816
 
 

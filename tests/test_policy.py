@@ -1,13 +1,29 @@
 """The flat layout and the forward pass against hand-computed numbers."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
+from esac_mpi import kernels
 from esac_mpi.policy import Layout, Normaliser, Policy
 
 LAYOUT = Layout((2, 2, 1))
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)
+
+
+KERNELS = {"numpy": kernels.NumpyPerceptron}
+if kernels.NAME == "compiled":
+    KERNELS["compiled"] = kernels.Perceptron
+compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
+
+
+@pytest.fixture(autouse=True, params=KERNELS)
+def kernel(request, monkeypatch) -> str:
+    """Run every test with each implementation of the forward pass."""
+    monkeypatch.setattr(kernels, "Perceptron", KERNELS[request.param])
+    return request.param
 
 
 def make(activation="relu", output="tanh", low=-1.0, high=1.0, normaliser=None) -> Policy:
@@ -71,3 +87,126 @@ def test_rows_bound_every_row_of_a_matrix_and_every_element_of_a_bias():
 def test_a_wrong_theta_is_refused_naming_the_shape():
     with pytest.raises(ValueError, match=r"float32 \[9\], got float64 \[9\]"):
         LAYOUT.views(np.zeros(9))
+
+
+def test_written_weights_count_after_load():
+    policy = make(output="clip")
+    policy.theta[-1] = 1.0
+    assert policy.load()(np.array([1.0, 2.0])) == np.float32(0.125)
+    policy.theta[-1] = 0.5
+    assert policy.set(policy.theta)(np.array([1.0, 2.0])) == np.float32(-0.375)
+
+
+def test_an_action_may_be_kept():
+    policy = make()
+    first = policy(np.array([1.0, 2.0]))
+    kept = first.copy()
+    assert policy(np.array([-3.0, 1.0])) != kept
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_squashed_then_scaled_is_the_action():
+    policy = make(low=-0.5, high=2.0)
+    x = np.array([1.0, 2.0], np.float32)
+    np.testing.assert_array_equal(policy.scaled(policy.squashed(x)), policy(x))
+
+
+SIZES = [(1, 1), (3, 2), (5, 7, 3), (2, 1, 1), (17, 33, 65, 6), (9, 64, 64, 17), (1, 16, 17, 15, 1), (40, 31, 16)]
+
+
+def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser=None) -> Policy:
+    layout, random = Layout(sizes), np.random.default_rng(len(sizes))
+    low = random.uniform(-3, 0, sizes[-1])
+    policy = Policy(layout, activation, output, low, low + random.uniform(1, 4, sizes[-1]), normaliser)
+    return policy.set(scale * random.standard_normal(layout.d).astype(np.float32))
+
+
+def sequential(policy: Policy, x: np.ndarray) -> np.ndarray:
+    """Return the output before the squashing: the bias first, then the nonzero inputs in order, all in float32."""
+    views = policy.layout.views(policy.theta)
+    for i, (weight, bias) in enumerate(zip(views[::2], views[1::2], strict=True)):
+        x = np.maximum(x, 0) if i else x
+        s = bias.copy()
+        for j in np.flatnonzero(x):
+            s = s + x[j] * weight[:, j]
+        x = s
+    return x
+
+
+@compiled
+@pytest.mark.parametrize("sizes", SIZES)
+def test_compiled_sums_run_in_the_order_of_the_inputs(sizes):
+    policy = KERNELS["compiled"](sizes, "relu", "clip", *2 * [np.zeros(sizes[-1], np.float32)])
+    out, random = np.zeros(sizes[-1], np.float32), np.random.default_rng(0)
+    reference = random_policy(sizes, scale=0.1)
+    policy.load(reference.theta)
+    for zeros in (0.0, 0.4, 1.0):
+        x = random.standard_normal(sizes[0]).astype(np.float32) * (random.random(sizes[0]) >= zeros)
+        expected = sequential(reference, x.astype(np.float32))
+        assert np.abs(expected).max() < 1  # or the clip hides it
+        policy.act(x, out, False, None, None)
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("output", ["tanh", "clip"])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_the_forward_pass_in_float64(sizes, activation, output, normalised):
+    random = np.random.default_rng(1)
+    normaliser = Normaliser(*np.array([[0.1], [0.4]], np.float32).repeat(sizes[0], 1)) if normalised else None
+    policy = random_policy(sizes, activation, output, 0.2, normaliser)
+    views = [v.astype(np.float64) for v in policy.layout.views(policy.theta)]
+    for _ in range(3):
+        observation = random.standard_normal(sizes[0]).astype(np.float32)
+        x = normaliser(observation) if normaliser else observation
+        for i, _ in enumerate(pairwise(sizes)):
+            x = views[2 * i] @ ((np.maximum(x, 0) if activation == "relu" else np.tanh(x)) if i else x) + views[2 * i + 1]
+        squashed = np.tanh(x) if output == "tanh" else np.clip(x, -1, 1)
+        expected = policy.low + (squashed + 1) / 2 * (policy.high - policy.low)
+        np.testing.assert_allclose(policy(observation), expected, atol=1e-5)
+
+
+def test_the_observation_may_be_float64_or_strided():
+    policy = random_policy((4, 5, 2))
+    x = np.array([0.3, -1.2, 0.7, 2.1])
+    expected = policy(x.astype(np.float32))
+    for same in (x, np.repeat(x, 3)[::3], np.repeat(x.astype(np.float32), 2)[::2], x[::-1].copy()[::-1]):
+        np.testing.assert_array_equal(policy(same), expected)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3), np.zeros(5), np.zeros((4, 1)), np.zeros(4, np.int64), np.zeros(4, ">f4")])
+def test_a_wrong_observation_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"the observation must be float32 or float64 \[4\]"):
+        random_policy((4, 5, 2))(wrong)
+
+
+def test_a_wrong_normaliser_is_refused(kernel):
+    normaliser = Normaliser(np.zeros(3, np.float32), np.ones(3, np.float32))
+    with pytest.raises(ValueError, match=r"mean must be float32 \[4\]" if kernel == "compiled" else "broadcast"):
+        random_policy((4, 5, 2), normaliser=normaliser)(np.zeros(4))
+
+
+@pytest.mark.parametrize("sizes", [(2, 1), (2, 20, 3)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("output", ["tanh", "clip"])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_nan_observation_gives_a_nan_action(sizes, activation, output, normalised):
+    normaliser = Normaliser(np.zeros(2, np.float32), np.ones(2, np.float32)) if normalised else None
+    policy = random_policy(sizes, activation, output, normaliser=normaliser)
+    assert np.isnan(policy(np.array([np.nan, 1.0]))).all()
+    assert np.isfinite(policy(np.array([0.5, 1.0]))).all()
+
+
+def test_an_infinite_observation_propagates():
+    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(np.array([1, -1, 0], np.float32))
+    assert policy(np.array([0.5, np.inf])) == -1
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(policy(np.array([np.inf, np.inf])))
+
+
+def test_a_nan_weight_shows_where_its_input_is_not_zero(kernel):
+    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(np.array([np.nan, 1, 0], np.float32))
+    assert np.isnan(policy(np.array([0.5, 0.25])))
+    silent = policy(np.array([0.0, 0.25]))
+    assert silent == 0.25 if kernel == "compiled" else np.isnan(silent)

@@ -1,0 +1,628 @@
+/* The two hottest loops of an evaluating rank: addressed normal numbers, and the forward pass of a policy.
+
+   Only + - * / sqrt and integer operations in a fixed order, and no fused multiply-add (-ffp-contract=off), so that the
+   bits depend neither on the instruction set nor on the compiler. kernels.py states the same formulas in numpy. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__GNUC__) && defined(__x86_64__)
+#include <immintrin.h>
+#define X86 1
+#endif
+
+#ifdef __FAST_MATH__
+#error "fast-math changes the bits"
+#endif
+
+/* One binary, built on a login node, serves every node: the loader picks the instruction set. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
+static inline uint32_t bits_of(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
+static inline float float_of(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
+
+/* ---- Philox 4x32-10: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" ---- */
+
+enum { COUNTERS = 256, PAIRS = COUNTERS / 2, CHUNK = 4 * COUNTERS, ROUNDS = 10 }; /* the order of the numbers depends on them */
+
+#define M0 0xD2511F53u
+#define M1 0xCD9E8D57u
+#define W0 0x9E3779B9u
+#define W1 0xBB67AE85u
+
+/* Each writes the four words of COUNTERS counters, word by word: [4][PAIRS][2], a pair being counters i and i + PAIRS. */
+typedef void Philox(const uint32_t counter[4], const uint32_t key[2], uint32_t *words);
+
+#ifdef X86
+
+/* A word fills the lower half of a 64-bit lane, the only half that the multiplication reads: what is above it stays there
+   until the end. Compilers do not find this by themselves: from the plain loop below they make shuffles, 2.5 times slower. */
+#define LANES_ROUND(P, S, V, c)                                                                                       \
+    do {                                                                                                              \
+        const V p0 = P##_mul_epu32(c##0, m0), p1 = P##_mul_epu32(c##2, m1);                                           \
+        c##0 = P##_xor_##S(P##_xor_##S(P##_srli_epi64(p1, 32), c##1), k0);                                            \
+        c##2 = P##_xor_##S(P##_xor_##S(P##_srli_epi64(p0, 32), c##3), k1);                                            \
+        c##1 = p1;                                                                                                    \
+        c##3 = p0;                                                                                                    \
+    } while (0)
+
+#define LANES_STORE(P, S, V, j) \
+    P##_storeu_##S((V *)(words + j * COUNTERS + 2 * i), P##_or_##S(P##_and_##S(a##j, low), P##_slli_epi64(b##j, 32)))
+
+#define LANES(NAME, TARGET, P, S, V, SET)                                                                             \
+    TARGET static void NAME(const uint32_t counter[4], const uint32_t key[2], uint32_t *words)                        \
+    {                                                                                                                 \
+        enum { WIDTH = sizeof(V) / 8 };                                                                               \
+        const V m0 = P##_##SET(M0), m1 = P##_##SET(M1), low = P##_##SET(0xFFFFFFFFu), step = P##_##SET(WIDTH);        \
+        uint64_t index[WIDTH];                                                                                        \
+        for (int l = 0; l < WIDTH; l++)                                                                               \
+            index[l] = (uint64_t)counter[0] + (uint64_t)l;                                                            \
+        V first = P##_loadu_##S((const V *)index);                                                                    \
+        for (int i = 0; i < PAIRS; i += WIDTH, first = P##_add_epi64(first, step)) {                                  \
+            V a0 = first, a1 = P##_##SET(counter[1]), a2 = P##_##SET(counter[2]), a3 = P##_##SET(counter[3]);         \
+            V b0 = P##_add_epi64(first, P##_##SET(PAIRS)), b1 = a1, b2 = a2, b3 = a3;                                 \
+            for (uint32_t r = 0; r < ROUNDS; r++) {                                                                   \
+                const V k0 = P##_##SET(key[0] + r * W0), k1 = P##_##SET(key[1] + r * W1);                             \
+                LANES_ROUND(P, S, V, a);                                                                              \
+                LANES_ROUND(P, S, V, b);                                                                              \
+            }                                                                                                         \
+            LANES_STORE(P, S, V, 0);                                                                                  \
+            LANES_STORE(P, S, V, 1);                                                                                  \
+            LANES_STORE(P, S, V, 2);                                                                                  \
+            LANES_STORE(P, S, V, 3);                                                                                  \
+        }                                                                                                             \
+    }
+
+LANES(philox_avx512, __attribute__((target("avx512f"))), _mm512, si512, __m512i, set1_epi64)
+LANES(philox_avx2, __attribute__((target("avx2"))), _mm256, si256, __m256i, set1_epi64x)
+LANES(philox_sse2, , _mm, si128, __m128i, set1_epi64x)
+
+static Philox *philox_chunk = philox_sse2;
+
+static void choose_philox(void)
+{
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f"))
+        philox_chunk = philox_avx512;
+    else if (__builtin_cpu_supports("avx2"))
+        philox_chunk = philox_avx2;
+}
+
+#else
+
+static void philox_chunk(const uint32_t counter[4], const uint32_t key[2], uint32_t *words)
+{
+    for (uint32_t i = 0; i < COUNTERS; i++) {
+        uint32_t c0 = counter[0] + i / 2 + i % 2 * PAIRS, c1 = counter[1], c2 = counter[2], c3 = counter[3];
+        for (uint32_t r = 0; r < ROUNDS; r++) {
+            const uint64_t p0 = (uint64_t)M0 * c0, p1 = (uint64_t)M1 * c2;
+            c0 = (uint32_t)(p1 >> 32) ^ c1 ^ (key[0] + r * W0);
+            c2 = (uint32_t)(p0 >> 32) ^ c3 ^ (key[1] + r * W1);
+            c1 = (uint32_t)p1;
+            c3 = (uint32_t)p0;
+        }
+        words[i] = c0;
+        words[COUNTERS + i] = c1;
+        words[2 * COUNTERS + i] = c2;
+        words[3 * COUNTERS + i] = c3;
+    }
+}
+
+static void choose_philox(void) {}
+
+#endif
+
+/* ---- Box-Muller ---- */
+
+/* Natural logarithm of a normal float32 in (0, 1]; polynomial of Cephes logf. */
+static inline float logarithm(float u)
+{
+    const int32_t t = (int32_t)(bits_of(u) - 0x3F3504F3u); /* relative to sqrt(1/2): the mantissa ends in [.707, 1.414) */
+    const float e = (float)(t >> 23);
+    const float f = float_of((uint32_t)(t & 0x007FFFFF) + 0x3F3504F3u) - 1.0f;
+    const float f2 = f * f;
+    float p = 7.0376836292e-2f;
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    return e * 0.693147182f + (f + (p * f - 0.5f) * f2);
+}
+
+/* Turn two times COUNTERS words into normals: radii times cosines, then radii times sines. */
+CLONES static void box_muller(const uint32_t *restrict words, float *restrict out)
+{
+    for (int i = 0; i < COUNTERS; i++) {
+        const uint32_t w = words[i], v = words[COUNTERS + i];
+        /* radius: u in [2^-33, 1], so that it reaches 6.76; two exact halves make the one rounding of a 32-bit integer */
+        const float integer = (float)(int32_t)(w >> 16) * 65536.0f + (float)(int32_t)(w & 0xFFFFu);
+        const float u = integer * 0x1p-32f + 0x1p-33f;
+        const float radius = sqrtf(-2.0f * logarithm(u));
+        /* angle: 30 bits in [-pi/4, pi/4), one bit for the sign of the cosine, one to exchange cosine and sine */
+        const float a = (float)(int32_t)(v & ~3u) * 0x1.921FB6p-32f; /* pi / 4 * 2^-31 */
+        const float a2 = a * a;
+        const float s = a + a * a2 * (-1.6666654611e-1f + a2 * (8.3321608736e-3f + a2 * -1.9515295891e-4f));
+        const float c = 1.0f - 0.5f * a2
+            + a2 * a2 * (4.166664568298827e-2f + a2 * (-1.388731625493765e-3f + a2 * 2.443315711809948e-5f));
+        const uint32_t cosine = bits_of(c) ^ (v << 30 & 0x80000000u), sine = bits_of(s);
+        const uint32_t exchange = (cosine ^ sine) & (0u - (v & 1u));
+        out[i] = radius * float_of(cosine ^ exchange);
+        out[COUNTERS + i] = radius * float_of(sine ^ exchange);
+    }
+}
+
+static void normal_chunk(const uint32_t counter[4], const uint32_t key[2], float *out)
+{
+    uint32_t words[CHUNK] __attribute__((aligned(64)));
+    philox_chunk(counter, key, words);
+    box_muller(words, out);
+    box_muller(words + CHUNK / 2, out + CHUNK / 2);
+}
+
+/* ---- arguments ---- */
+
+/* Return whether a buffer's format is float32 of this machine: "f", or "<f" as arrays from files have it. */
+static int is_float32(const char *format)
+{
+    const uint16_t one = 1;
+    const char native = *(const unsigned char *)&one ? '<' : '>';
+    return format && !strcmp(format + (*format == native || *format == '='), "f");
+}
+
+/* Open `object` as a contiguous float32 vector of `size` elements (of any length if size is -1). */
+static int vector(PyObject *object, Py_buffer *view, Py_ssize_t size, int flags, const char *name)
+{
+    if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_ND) < 0) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s must be a contiguous%s float32 array", name, flags & PyBUF_WRITABLE ? " writable" : "");
+        return -1;
+    }
+    if (view->ndim == 1 && is_float32(view->format) && (size < 0 || view->shape[0] == size))
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%s must be float32 [%zd], got format %s, %d dimensions, %zd bytes", name, size,
+                 view->format ? view->format : "B", view->ndim, view->len);
+    PyBuffer_Release(view);
+    return -1;
+}
+
+PyDoc_STRVAR(normal_doc, "normal(seed, purpose, generation, member, block, out): fill float32 [size] with standard normals.");
+
+static PyObject *normal(PyObject *module, PyObject *args)
+{
+    unsigned long long seed;
+    unsigned int purpose, generation, member, block;
+    PyObject *object;
+    Py_buffer out;
+    if (!PyArg_ParseTuple(args, "KIIIIO", &seed, &purpose, &generation, &member, &block, &object)
+        || vector(object, &out, -1, PyBUF_WRITABLE, "out") < 0)
+        return NULL;
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t counter[4] = {purpose << 24, block, member, generation};
+    float *numbers = out.buf;
+    Py_ssize_t left = out.shape[0];
+    for (; left >= CHUNK; left -= CHUNK, numbers += CHUNK, counter[0] += COUNTERS)
+        normal_chunk(counter, key, numbers);
+    if (left > 0) {
+        float last[CHUNK];
+        normal_chunk(counter, key, last);
+        memcpy(numbers, last, (size_t)left * sizeof *last);
+    }
+    PyBuffer_Release(&out);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(philox_doc, "philox(c0, c1, c2, c3, k0, k1): return the four words of Philox 4x32-10.");
+
+static PyObject *philox(PyObject *module, PyObject *args)
+{
+    uint32_t counter[4], key[2], words[CHUNK];
+    if (!PyArg_ParseTuple(args, "IIIIII", counter, counter + 1, counter + 2, counter + 3, key, key + 1))
+        return NULL;
+    philox_chunk(counter, key, words);
+    return Py_BuildValue("IIII", words[0], words[COUNTERS], words[2 * COUNTERS], words[3 * COUNTERS]);
+}
+
+/* ---- Perceptron ---- */
+
+enum { LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
+
+typedef struct {
+    int inputs, outputs, padded;
+    float *bias;    /* [padded] */
+    float *weights; /* [inputs][padded]: the weights of one input lie together */
+} Layer;
+
+typedef struct {
+    PyObject_HEAD
+    int layers, tanh_hidden, tanh_output;
+    Py_ssize_t d;
+    Layer *layer;
+    void *memory;       /* one allocation; the pointers below and those of the layers lie in it */
+    float *centre, *half; /* [action] of the task's bounds */
+    float *x[2];        /* [widest] activations in and out of a layer */
+    int32_t *nonzero;   /* [widest] inputs that a layer adds up */
+} Perceptron;
+
+/* tanh within 7 units in the last place: the rational approximation of Eigen's ptanh. nan stays nan. */
+static inline float hyperbolic_tangent(float x)
+{
+    float y = x > 9.0f ? 9.0f : x;
+    y = y < -9.0f ? -9.0f : y;
+    const float y2 = y * y;
+    float p = -2.76076847742355e-16f;
+    p = p * y2 + 2.00018790482477e-13f;
+    p = p * y2 - 8.60467152213735e-11f;
+    p = p * y2 + 5.12229709037114e-08f;
+    p = p * y2 + 1.48572235717979e-05f;
+    p = p * y2 + 6.37261928875436e-04f;
+    p = p * y2 + 4.89352455891786e-03f;
+    float q = 1.19825839466702e-06f;
+    q = q * y2 + 1.18534705686654e-04f;
+    q = q * y2 + 2.26843463243900e-03f;
+    q = q * y2 + 4.89352518554385e-03f;
+    float t = y * p / q;
+    t = t > 1.0f ? 1.0f : t;
+    return t < -1.0f ? -1.0f : t;
+}
+
+/* out[o] = bias[o] + sum over i, in order, of x[i] * weights[i][o], where x[i] is not zero. Eight inputs share one pass over
+   the outputs; each output still adds its terms one by one, so the bits are those of the plain loop. */
+CLONES static void affine(const Layer *layer, const float *restrict x, float *restrict out, int32_t *restrict nonzero)
+{
+    const int inputs = layer->inputs, padded = layer->padded / LANES * LANES;
+    const float *weights = __builtin_assume_aligned(layer->weights, 64);
+    out = __builtin_assume_aligned(out, 64);
+    int n = 0, k = 0;
+    for (int i = 0; i < inputs; i++) {
+        nonzero[n] = i;
+        n += x[i] != 0.0f; /* true for nan */
+    }
+    memcpy(out, layer->bias, (size_t)padded * sizeof *out);
+#define ROW(j) \
+    const float x##j = x[nonzero[k + j]]; \
+    const float *restrict w##j = __builtin_assume_aligned(weights + (size_t)nonzero[k + j] * padded, 64)
+    for (; k + 8 <= n; k += 8) {
+        ROW(0); ROW(1); ROW(2); ROW(3); ROW(4); ROW(5); ROW(6); ROW(7);
+        for (int o = 0; o < padded; o++) {
+            float s = out[o];
+            s += x0 * w0[o];
+            s += x1 * w1[o];
+            s += x2 * w2[o];
+            s += x3 * w3[o];
+            s += x4 * w4[o];
+            s += x5 * w5[o];
+            s += x6 * w6[o];
+            s += x7 * w7[o];
+            out[o] = s;
+        }
+    }
+    for (; k + 2 <= n; k += 2) {
+        ROW(0); ROW(1);
+        for (int o = 0; o < padded; o++) {
+            float s = out[o];
+            s += x0 * w0[o];
+            s += x1 * w1[o];
+            out[o] = s;
+        }
+    }
+    for (; k < n; k++) {
+        ROW(0);
+        for (int o = 0; o < padded; o++)
+            out[o] += x0 * w0[o];
+    }
+#undef ROW
+}
+
+CLONES static void tanh_in_place(float *restrict x, int padded)
+{
+    for (int o = 0; o < padded / LANES * LANES; o++)
+        x[o] = hyperbolic_tangent(x[o]);
+}
+
+CLONES static void relu_in_place(float *restrict x, int padded)
+{
+    for (int o = 0; o < padded / LANES * LANES; o++)
+        x[o] = x[o] < 0.0f ? 0.0f : x[o]; /* nan stays nan */
+}
+
+static inline float clipped(float x, float bound)
+{
+    const float y = x < -bound ? -bound : x;
+    return y > bound ? bound : y; /* nan stays nan */
+}
+
+/* Transpose four rows and columns. */
+static inline void transpose_four(const float *from, size_t inputs, float *to, size_t padded)
+{
+#ifdef X86
+    __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + inputs);
+    __m128 r2 = _mm_loadu_ps(from + 2 * inputs), r3 = _mm_loadu_ps(from + 3 * inputs);
+    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+    _mm_storeu_ps(to, r0);
+    _mm_storeu_ps(to + padded, r1);
+    _mm_storeu_ps(to + 2 * padded, r2);
+    _mm_storeu_ps(to + 3 * padded, r3);
+#else
+    for (size_t i = 0; i < 4; i++)
+        for (size_t o = 0; o < 4; o++)
+            to[i * padded + o] = from[o * inputs + i];
+#endif
+}
+
+/* Copy a matrix [outputs][inputs] to [inputs][padded], in squares that stay in the cache. */
+static void transpose(const float *restrict from, float *restrict to, size_t outputs, size_t inputs, size_t padded)
+{
+    enum { SIDE = 16 };
+    for (size_t o0 = 0; o0 < outputs; o0 += SIDE)
+        for (size_t i0 = 0; i0 < inputs; i0 += SIDE) {
+            const size_t o1 = o0 + SIDE < outputs ? o0 + SIDE : outputs, i1 = i0 + SIDE < inputs ? i0 + SIDE : inputs;
+            if (o1 - o0 == SIDE && i1 - i0 == SIDE)
+                for (size_t i = i0; i < i1; i += 4)
+                    for (size_t o = o0; o < o1; o += 4)
+                        transpose_four(from + o * inputs + i, inputs, to + i * padded + o, padded);
+            else
+                for (size_t i = i0; i < i1; i++)
+                    for (size_t o = o0; o < o1; o++)
+                        to[i * padded + o] = from[o * inputs + i];
+        }
+}
+
+/* Read the observation (float32 or float64, any stride), standardised if mean and std are given, into x[0]. */
+static int observe(Perceptron *self, PyObject *object, const float *mean, const float *std)
+{
+    Py_buffer view;
+    float *x = self->x[0];
+    const int size = self->layer[0].inputs;
+    if (PyObject_GetBuffer(object, &view, PyBUF_FORMAT | PyBUF_STRIDES) < 0)
+        return -1;
+    const int kind = view.format && strlen(view.format) == 1 ? view.format[0] : 0;
+    if (view.ndim != 1 || view.shape[0] != size || (kind != 'f' && kind != 'd')) {
+        PyErr_Format(PyExc_ValueError, "the observation must be float32 or float64 [%d], got format %s, %d dimensions, %zd bytes",
+                     size, view.format ? view.format : "B", view.ndim, view.len);
+        PyBuffer_Release(&view);
+        return -1;
+    }
+    const char *from = view.buf;
+    if (kind == 'f' && view.strides[0] == sizeof(float))
+        memcpy(x, from, (size_t)size * sizeof *x);
+    else
+        for (int i = 0; i < size; i++, from += view.strides[0])
+            x[i] = kind == 'f' ? *(const float *)from : (float)*(const double *)from;
+    if (mean)
+        for (int i = 0; i < size; i++)
+            x[i] = clipped((x[i] - mean[i]) / std[i], 5.0f);
+    PyBuffer_Release(&view);
+    return 0;
+}
+
+/* Run the layers from x[0]; return the last one's output, squashed to [-1, 1]. */
+static float *forward(Perceptron *self)
+{
+    float *x = self->x[0], *y = self->x[1];
+    for (int l = 0; l < self->layers; l++) {
+        const Layer *layer = self->layer + l;
+        affine(layer, x, y, self->nonzero);
+        if (l == self->layers - 1)
+            break;
+        (self->tanh_hidden ? tanh_in_place : relu_in_place)(y, layer->padded);
+        float *other = x;
+        x = y;
+        y = other;
+    }
+    const Layer *last = self->layer + self->layers - 1;
+    if (self->tanh_output)
+        tanh_in_place(y, last->padded);
+    else
+        for (int o = 0; o < last->outputs; o++)
+            y[o] = clipped(y[o], 1.0f);
+    return y;
+}
+
+PyDoc_STRVAR(act_doc, "act(observation, out, scale, mean, std): write the action [action] to out, in [-1, 1] or in the bounds.\n\n"
+                      "mean and std are float32 [observation] or None.");
+
+static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 5) {
+        PyErr_SetString(PyExc_TypeError, "act(observation, out, scale, mean, std)");
+        return NULL;
+    }
+    const int size = self->layer[0].inputs, outputs = self->layer[self->layers - 1].outputs, scale = PyObject_IsTrue(args[2]);
+    Py_buffer out, mean = {0}, std = {0};
+    PyObject *result = NULL;
+    if (vector(args[1], &out, outputs, PyBUF_WRITABLE, "out") < 0)
+        return NULL;
+    if (args[3] != Py_None
+        && (vector(args[3], &mean, size, 0, "mean") < 0 || vector(args[4], &std, size, 0, "std") < 0))
+        goto end;
+    if (observe(self, args[0], mean.buf, std.buf) < 0)
+        goto end;
+    const float *y = forward(self);
+    float *action = out.buf;
+    for (int o = 0; o < outputs; o++)
+        action[o] = scale ? self->centre[o] + self->half[o] * y[o] : y[o];
+    result = Py_NewRef(Py_None);
+end:
+    PyBuffer_Release(&out);
+    PyBuffer_Release(&mean);
+    PyBuffer_Release(&std);
+    return result;
+}
+
+PyDoc_STRVAR(load_doc, "load(theta): take over the weights and biases of theta, float32 [d].");
+
+static PyObject *load(Perceptron *self, PyObject *object)
+{
+    Py_buffer theta;
+    if (vector(object, &theta, self->d, 0, "theta") < 0)
+        return NULL;
+    const float *from = theta.buf;
+    for (int l = 0; l < self->layers; l++) {
+        const Layer *layer = self->layer + l;
+        transpose(from, layer->weights, (size_t)layer->outputs, (size_t)layer->inputs, (size_t)layer->padded);
+        from += (size_t)layer->outputs * layer->inputs;
+        memcpy(layer->bias, from, (size_t)layer->outputs * sizeof *from);
+        from += layer->outputs;
+    }
+    PyBuffer_Release(&theta);
+    Py_RETURN_NONE;
+}
+
+static int padding(int n) { return (n + LANES - 1) / LANES * LANES; }
+
+/* Lay the arrays out in one zeroed allocation, each aligned for whole vectors. */
+static int allocate(Perceptron *self)
+{
+    size_t widest = (size_t)padding(self->layer[0].inputs), floats = 0;
+    for (int l = 0; l < self->layers; l++) {
+        const size_t padded = (size_t)self->layer[l].padded;
+        floats += padded * ((size_t)self->layer[l].inputs + 1);
+        widest = padded > widest ? padded : widest;
+    }
+    self->memory = PyMem_Calloc(floats + 5 * widest + LANES, sizeof(float));
+    if (!self->memory) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    float *next = (float *)(((uintptr_t)self->memory + 63) & ~(uintptr_t)63);
+    for (int l = 0; l < self->layers; l++) {
+        Layer *layer = self->layer + l;
+        layer->bias = next;
+        layer->weights = next + layer->padded;
+        next += (size_t)layer->padded * ((size_t)layer->inputs + 1);
+    }
+    float **parts[] = {&self->x[0], &self->x[1], &self->centre, &self->half};
+    for (int p = 0; p < 4; p++, next += widest)
+        *parts[p] = next;
+    self->nonzero = (int32_t *)next;
+    return 0;
+}
+
+/* Read the layers' sizes from the tuple. */
+static int measure(Perceptron *self, PyObject *sizes)
+{
+    self->layers = (int)PyTuple_GET_SIZE(sizes) - 1;
+    if (self->layers < 1) {
+        PyErr_SetString(PyExc_ValueError, "sizes must be (observation, hidden ..., action)");
+        return -1;
+    }
+    self->layer = PyMem_Calloc((size_t)self->layers, sizeof *self->layer);
+    if (!self->layer) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int l = 0; l <= self->layers; l++) {
+        const long size = PyLong_AsLong(PyTuple_GET_ITEM(sizes, l));
+        if (size < 1 || size > 1 << 24) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "a layer has 1 to 2**24 units, got %ld", size);
+            return -1;
+        }
+        if (l < self->layers)
+            self->layer[l].inputs = (int)size;
+        if (l > 0)
+            self->layer[l - 1].outputs = (int)size, self->layer[l - 1].padded = padding((int)size);
+    }
+    for (int l = 0; l < self->layers; l++)
+        self->d += (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + 1);
+    return 0;
+}
+
+/* Return 1 if `name` is `yes`, 0 if it is `no`, -1 with an error otherwise. */
+static int choice(const char *what, const char *name, const char *yes, const char *no)
+{
+    if (!strcmp(name, yes) || !strcmp(name, no))
+        return !strcmp(name, yes);
+    PyErr_Format(PyExc_ValueError, "%s must be %s or %s, got %s", what, yes, no, name);
+    return -1;
+}
+
+static void perceptron_dealloc(Perceptron *self)
+{
+    PyMem_Free(self->memory);
+    PyMem_Free(self->layer);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *sizes, *low_object, *high_object;
+    const char *activation, *output;
+    Py_buffer low, high;
+    if (!PyArg_ParseTuple(args, "O!ssOO", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object))
+        return NULL;
+    Perceptron *self = (Perceptron *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->tanh_hidden = choice("activation", activation, "tanh", "relu");
+    self->tanh_output = self->tanh_hidden < 0 ? -1 : choice("output", output, "tanh", "clip");
+    if (self->tanh_output < 0 || measure(self, sizes) < 0 || allocate(self) < 0)
+        goto fail;
+    const int outputs = self->layer[self->layers - 1].outputs;
+    if (vector(low_object, &low, outputs, 0, "low") < 0)
+        goto fail;
+    if (vector(high_object, &high, outputs, 0, "high") < 0) {
+        PyBuffer_Release(&low);
+        goto fail;
+    }
+    for (int o = 0; o < outputs; o++) {
+        const float bottom = ((float *)low.buf)[o], top = ((float *)high.buf)[o];
+        self->centre[o] = (top + bottom) / 2.0f;
+        self->half[o] = (top - bottom) / 2.0f;
+    }
+    PyBuffer_Release(&low);
+    PyBuffer_Release(&high);
+    return (PyObject *)self;
+fail:
+    Py_DECREF(self);
+    return NULL;
+}
+
+static PyMethodDef perceptron_methods[] = {
+    {"load", (PyCFunction)load, METH_O, load_doc},
+    {"act", (PyCFunction)(void (*)(void))act, METH_FASTCALL, act_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject perceptron_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "esac_mpi._kernels.Perceptron",
+    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high): the forward pass of a policy."),
+    .tp_basicsize = sizeof(Perceptron),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = perceptron_new,
+    .tp_dealloc = (destructor)perceptron_dealloc,
+    .tp_methods = perceptron_methods,
+};
+
+static PyMethodDef functions[] = {
+    {"normal", normal, METH_VARARGS, normal_doc},
+    {"philox", philox, METH_VARARGS, philox_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_kernels", .m_doc = "Compiled parts of esac_mpi.kernels.", .m_size = -1, .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__kernels(void)
+{
+    choose_philox();
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    if (PyModule_AddType(module, &perceptron_type) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

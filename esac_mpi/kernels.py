@@ -1,0 +1,145 @@
+"""What an evaluating rank spends its time on: addressed normal numbers and the forward pass of a policy.
+
+Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
+which. The normal numbers are the same bits either way. The forward passes differ in the last bits: the compiled one adds
+the terms of an output in the order of the inputs, after the bias, and leaves out inputs that are zero (so a weight that is
+nan or inf shows only when its input is not zero); numpy's order is the BLAS library's.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+try:
+    from esac_mpi import _kernels  # type: ignore[attr-defined]
+except ImportError:
+    _kernels = None
+
+NAME = "numpy" if _kernels is None else "compiled"
+COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
+
+
+def normal(
+    seed: int, purpose: int, generation: int, member: int, block: int, size: int, out: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the `size` standard normals of an address, float32 [size], written to `out` if given.
+
+    Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with key `seed` [64 bits] and counter
+    (purpose [8 bits] and index [24 bits], block, member, generation [32 bits each]), then Box-Muller in float32. They reach
+    6.76. Raises ValueError if a part of the address does not fit or the size exceeds 2**26.
+    """
+    small = 0 <= block < 2**32 and 0 <= member < 2**32 and 0 <= generation < 2**32
+    if not (small and 0 <= purpose < 2**8 and 0 <= seed < 2**64 and 0 <= size <= 2**26):
+        raise ValueError(
+            "an address is seed < 2**64, purpose < 2**8, generation, member, block < 2**32, size <= 2**26, none negative; got "
+            f"{seed}, {int(purpose)}, {generation}, {member}, {block}, {size}"
+        )
+    out = np.empty(size, np.float32) if out is None else out
+    if out.shape != (size,) or out.dtype != np.float32:
+        raise ValueError(f"out must be float32 [{size}], got {out.dtype} {list(out.shape)}")
+    if _kernels is None:
+        out[:] = numpy_normal(seed, purpose, generation, member, block, size)
+    else:
+        _kernels.normal(seed, purpose, generation, member, block, out)
+    return out
+
+
+def numpy_normal(seed: int, purpose: int, generation: int, member: int, block: int, size: int) -> np.ndarray:
+    """Return what normal() returns, bit for bit, made by numpy: float32 [size]."""
+    chunks = -(-size // (4 * COUNTERS))
+    pairs = np.arange(chunks * COUNTERS, dtype=np.uint64).reshape(chunks, 2, COUNTERS // 2)
+    index = pairs.transpose(0, 2, 1).reshape(chunks, COUNTERS)  # a chunk's counters in the order 0, 128, 1, 129, ...
+    first = np.uint64(int(purpose) << 24) + index
+    words = philox((first, block, member, generation), (int(seed) & 0xFFFFFFFF, int(seed) >> 32))
+    words = words.transpose(1, 0, 2).reshape(chunks, 2, 2, COUNTERS)  # [chunk, pair, radius or angle, counter]
+    radius, (cosine, sine) = radii(words[:, :, 0]), directions(words[:, :, 1])
+    return np.stack([radius * cosine, radius * sine], axis=2).reshape(-1)[:size]
+
+
+def philox(counter: Sequence[Any], key: tuple[int, int]) -> np.ndarray:
+    """Return the words of Philox 4x32-10 at counters (four numbers or arrays of one shape): uint32 [4, ...]."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(c, np.uint64) for c in counter))
+    for r in range(10):
+        k0, k1 = np.uint64((key[0] + r * 0x9E3779B9) & 0xFFFFFFFF), np.uint64((key[1] + r * 0xBB67AE85) & 0xFFFFFFFF)
+        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
+    return np.stack([c0, c1, c2, c3]).astype(np.uint32)
+
+
+def radii(words: np.ndarray) -> np.ndarray:
+    """Return sqrt(-2 log u) of words [...] read as u in [2**-33, 1], float32 [...]."""
+    one = np.float32
+    u = words.astype(np.float32) * one(2.0**-32) + one(2.0**-33)
+    return np.sqrt(one(-2) * logarithm(u))
+
+
+def logarithm(u: np.ndarray) -> np.ndarray:
+    """Return the natural logarithm of normal float32 numbers in (0, 1]; polynomial of Cephes logf."""
+    one = np.float32
+    t = u.view(np.int32) - np.int32(0x3F3504F3)
+    f = ((t & np.int32(0x007FFFFF)) + np.int32(0x3F3504F3)).view(np.float32) - one(1)
+    p = np.full_like(f, one(7.0376836292e-2))
+    for c in (-1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1):
+        p = p * f + one(c)
+    for c in (2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1):
+        p = p * f + one(c)
+    return (t >> np.int32(23)).astype(np.float32) * one(0.693147182) + (f + (p * f - one(0.5)) * (f * f))
+
+
+def directions(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (cosine, sine) of uniform angles from words [...], float32 [...] each; polynomials of Cephes sinf and cosf."""
+    one = np.float32
+    a = (words & np.uint32(0xFFFFFFFC)).view(np.int32).astype(np.float32) * one(math.pi / 4 * 2.0**-31)  # [-pi/4, pi/4)
+    a2 = a * a
+    s = a + a * a2 * (one(-1.6666654611e-1) + a2 * (one(8.3321608736e-3) + a2 * one(-1.9515295891e-4)))
+    tail = one(4.166664568298827e-2) + a2 * (one(-1.388731625493765e-3) + a2 * one(2.443315711809948e-5))
+    c = one(1) - one(0.5) * a2 + a2 * a2 * tail
+    c = np.where(words & 2, -c, c)
+    exchanged = (words & 1).astype(bool)
+    return np.where(exchanged, s, c), np.where(exchanged, c, s)
+
+
+class NumpyPerceptron:
+    """The forward pass of a policy: `sizes` are (observation, hidden ..., action); low and high float32 [action]."""
+
+    def __init__(self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray) -> None:
+        self._sizes, self._activation, self._output = sizes, activation, output
+        self._centre, self._half = (high + low) / 2, (high - low) / 2
+        self._theta = np.zeros(sum(o * (i + 1) for i, o in pairwise(sizes)), np.float32)
+        self._layers, start = [], 0  # views into theta: matrix [out, in], bias [out]
+        for fan_in, fan_out in pairwise(sizes):
+            bias = start + fan_out * fan_in
+            self._layers.append((self._theta[start:bias].reshape(fan_out, fan_in), self._theta[bias : bias + fan_out]))
+            start = bias + fan_out
+
+    def load(self, theta: np.ndarray) -> None:
+        """Take over the weights and biases of theta, float32 [d]: per layer the matrix [out, in], then the bias [out]."""
+        if theta.shape != self._theta.shape or theta.dtype != np.float32:
+            raise ValueError(f"theta must be float32 {list(self._theta.shape)}, got {theta.dtype} {list(theta.shape)}")
+        self._theta[:] = theta
+
+    def act(self, observation: np.ndarray, out: np.ndarray, scale: bool, mean: np.ndarray | None, std: np.ndarray | None) -> None:
+        """Write the action [action] to `out`, in the bounds if `scale` else in [-1, 1].
+
+        The observation is float32 or float64 [observation]; it is standardised if mean and std are given.
+        """
+        if observation.shape != self._sizes[:1] or observation.dtype not in (np.float32, np.float64):
+            got = f"{observation.dtype} {list(observation.shape)}"
+            raise ValueError(f"the observation must be float32 or float64 [{self._sizes[0]}], got {got}")
+        x = observation.astype(np.float32, copy=False)
+        if mean is not None:
+            x = np.clip((x - mean) / std, -5.0, 5.0)
+        for i, (weight, bias) in enumerate(self._layers):
+            if i:
+                x = np.maximum(x, 0.0) if self._activation == "relu" else np.tanh(x)
+            x = np.dot(weight, x)
+            x += bias
+        y = np.tanh(x) if self._output == "tanh" else np.clip(x, -1.0, 1.0)
+        out[:] = self._centre + self._half * y if scale else y
+
+
+Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron

@@ -1,0 +1,182 @@
+"""The normal numbers against Random123's vectors, their numpy twin and the normal distribution; tanh against float64."""
+
+import math
+
+import numpy as np
+import pytest
+
+from esac_mpi import kernels
+
+compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
+HALF = kernels.COUNTERS // 2
+
+# kat_vectors of Random123: counter, key, words
+VECTORS = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((2**32 - 1,) * 4, (2**32 - 1,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+ADDRESSES = [
+    (0, 0, 0, 0, 0, 4 * kernels.COUNTERS),
+    (12_345_678_901_234, 2, 7, 3, 11, 1),
+    (1, 2, 3, 4, 5, 16_384),
+    (1, 2, 3, 4, 5, 5_001),
+    (2**64 - 1, 255, 2**32 - 1, 2**32 - 1, 2**32 - 1, 1_025),
+    (9, 9, 9, 9, 9, 0),
+]
+
+
+def phi(x: float) -> float:
+    return 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), VECTORS)
+def test_philox_of_the_published_vectors(counter, key, words):
+    assert tuple(kernels.philox(counter, key)) == words
+
+
+@compiled
+@pytest.mark.parametrize(("counter", "key", "words"), VECTORS)
+def test_compiled_philox_of_the_published_vectors(counter, key, words):
+    assert kernels._kernels.philox(*counter, *key) == words
+
+
+@compiled
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_compiled_and_numpy_normals_are_the_same_bits(address):
+    fast, twin = kernels.normal(*address), kernels.numpy_normal(*address)
+    assert fast.dtype == twin.dtype == np.float32
+    np.testing.assert_array_equal(fast.view(np.uint32), twin.view(np.uint32))
+
+
+def test_the_address_is_the_key_and_the_counter():
+    """The first numbers of a chunk come from counters 0, 128, 1 and their first two words."""
+    seed, purpose, generation, member, block = 5 + (6 << 32), 2, 30, 20, 10
+    x = kernels.normal(seed, purpose, generation, member, block, 4 * kernels.COUNTERS).astype(np.float64)
+    for i, index in enumerate((0, HALF, 1)):
+        w, v, _, _ = kernels.philox(((2 << 24) + index, 10, 20, 30), (5, 6)).astype(np.float64)
+        radius = math.sqrt(-2 * math.log((w + 0.5) / 2**32))
+        assert np.hypot(x[i], x[kernels.COUNTERS + i]) == pytest.approx(radius, rel=1e-6)
+        tangents = sorted(np.abs([x[i], x[kernels.COUNTERS + i]]) / radius)  # sine, cosine: the angle is at most pi / 4
+        signed = v - 2**32 if v >= 2**31 else v
+        assert tangents == pytest.approx([abs(math.sin(signed * math.pi / 2**33)), math.cos(signed * math.pi / 2**33)], abs=1e-6)
+
+
+def test_the_bits_stay_what_they_are():
+    golden = ["-0x1.02f9ac0000000p-2", "0x1.5de0e60000000p-3", "0x1.05bbaa0000000p-3"]
+    assert [float(x).hex() for x in kernels.normal(0, 0, 0, 0, 0, 3)] == golden
+
+
+def test_moments():
+    x = kernels.normal(1, 2, 0, 0, 0, 2**20).astype(np.float64)
+    n = x.size
+    for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96), (6, 15, 10_170)):
+        assert np.mean(x**power) == pytest.approx(moment, abs=4 * math.sqrt(variance / n))
+
+
+def test_kolmogorov_smirnov_distance():
+    x = np.sort(kernels.normal(3, 2, 1, 0, 0, 100_000))
+    cumulative = np.array([phi(float(value)) for value in x])
+    steps = np.arange(x.size + 1) / x.size
+    distance = max(np.max(steps[1:] - cumulative), np.max(cumulative - steps[:-1]))
+    assert distance * math.sqrt(x.size) < 1.63  # 1 % level
+
+
+@pytest.mark.parametrize("bound", [3.0, 4.0, 4.5])
+def test_tails(bound):
+    x = kernels.normal(4, 2, 0, 0, 0, 2**22)
+    expected = x.size * 2 * phi(-bound)
+    assert np.sum(np.abs(x) > bound) == pytest.approx(expected, abs=4 * math.sqrt(expected))
+
+
+def test_extreme_words_give_finite_numbers():
+    words = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
+    radii = kernels.radii(words)
+    np.testing.assert_allclose(radii[:3], np.sqrt(-2 * np.log((words[:3] + 0.5) / 2.0**32)), rtol=1e-6)
+    assert np.isfinite(radii).all()
+    assert radii[0] > 6.7
+    np.testing.assert_allclose(np.hypot(*kernels.directions(np.arange(64, dtype=np.uint32) * 2**26)), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_neighbouring_addresses_are_uncorrelated(part):
+    address = [5, 2, 8, 8, 8]
+    n = 2**17
+    x = kernels.normal(*address, n)
+    address[part] += 1
+    y = kernels.normal(*address, n)
+    for a, b in ((x, y), (x**2, y**2), (x, y[::-1])):
+        assert abs(np.corrcoef(a, b)[0, 1]) < 4 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("lag", [1, 2, HALF, 2 * HALF, 4 * HALF, 8 * HALF])
+def test_numbers_of_an_address_are_uncorrelated(lag):
+    x = kernels.normal(6, 2, 0, 0, 0, 2**18)
+    for a in (x, x**2):
+        assert abs(np.corrcoef(a[lag:], a[:-lag])[0, 1]) < 4 / math.sqrt(x.size)
+
+
+def test_out_is_filled_and_returned():
+    out = np.zeros(1_500, np.float32)
+    assert kernels.normal(1, 2, 3, 4, 5, 1_500, out) is out
+    np.testing.assert_array_equal(out, kernels.normal(1, 2, 3, 4, 5, 1_500))
+
+
+def test_a_wrong_out_is_refused():
+    with pytest.raises(ValueError, match=r"out must be float32 \[3\], got float64 \[3\]"):
+        kernels.normal(0, 0, 0, 0, 0, 3, np.zeros(3))
+    with pytest.raises(ValueError, match=r"out must be float32 \[3\], got float32 \[4\]"):
+        kernels.normal(0, 0, 0, 0, 0, 3, np.zeros(4, np.float32))
+
+
+@compiled
+def test_a_strided_or_read_only_out_is_refused():
+    frozen = np.zeros(3, np.float32)
+    frozen.flags.writeable = False
+    for out in (np.zeros(6, np.float32)[::2], frozen):
+        with pytest.raises(ValueError, match="out must be a contiguous writable float32 array"):
+            kernels.normal(0, 0, 0, 0, 0, 3, out)
+
+
+@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("small", [True, False])
+def test_an_address_that_does_not_fit_is_refused(part, small):
+    address = [0, 0, 0, 0, 0, 1]
+    address[part] = -1 if small else (2**64, 2**8, 2**32, 2**32, 2**32, 2**26 + 1)[part]
+    with pytest.raises(ValueError, match="an address is"):
+        kernels.normal(*address)
+
+
+@compiled
+def test_tanh_within_seven_units_in_the_last_place():
+    n = 20_000
+    x = np.geomspace(1e-20, 60, n, dtype=np.float32)
+    x[: n // 2] *= -1
+    x[0], x[-1] = 0.0, np.inf
+    network = kernels.Perceptron((1, n), "relu", "tanh", -np.ones(n, np.float32), np.ones(n, np.float32))
+    network.load(np.concatenate([np.zeros(n, np.float32), x]))
+    y = np.zeros(n, np.float32)
+    network.act(np.zeros(1), y, False, None, None)
+    exact = np.tanh(x.astype(np.float64))
+    assert np.max(np.abs(y - exact) / np.spacing(np.abs(exact).astype(np.float32))) < 7
+    assert np.abs(y).max() == 1
+
+
+@compiled
+def test_a_wrong_perceptron_is_refused():
+    one = np.ones(1, np.float32)
+    for sizes in ((3,), (3, 0), (0, 1), ()):
+        with pytest.raises(ValueError, match=r"sizes must be|a layer has"):
+            kernels.Perceptron(sizes, "relu", "tanh", -one, one)
+    with pytest.raises(ValueError, match="activation must be tanh or relu, got elu"):
+        kernels.Perceptron((3, 1), "elu", "tanh", -one, one)
+    with pytest.raises(ValueError, match="output must be tanh or clip, got none"):
+        kernels.Perceptron((3, 1), "relu", "none", -one, one)
+    with pytest.raises(ValueError, match=r"low must be float32 \[2\]"):
+        kernels.Perceptron((3, 2), "relu", "tanh", -one, one)
+    with pytest.raises(ValueError, match=r"theta must be float32 \[4\], got format f, 1 dimensions, 20 bytes"):
+        kernels.Perceptron((3, 1), "relu", "tanh", -one, one).load(np.zeros(5, np.float32))
