@@ -213,7 +213,7 @@ def test_falling_terminates():
 
 @pytest.mark.parametrize(("discount", "ends"), [(1.0, (False, True)), (0.0, (True, False))])
 def test_discount_of_the_last_dm_control_step_tells_termination_from_truncation(discount, ends, monkeypatch):
-    env = make("dm_control/walker-walk-v0")
+    env = make("dm_control/quadruped-walk-v0")
     env.reset(0)
     monkeypatch.setattr(env._env.task, "get_termination", lambda physics: discount)
     assert env.step(env.high)[2:] == ends

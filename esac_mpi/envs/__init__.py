@@ -7,11 +7,13 @@ ten other episodes. The adapters see to that where a library does not.
 import difflib
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
+
+Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> observation, reward, terminated
 
 
 class TaskError(Exception):
@@ -102,14 +104,13 @@ def import_mujoco() -> ModuleType:
     return mujoco
 
 
-def unstable(data: Any) -> bool:
-    """Return whether a MuJoCo MjData warned of a bad state or control since its reset."""
+def warning_counts(data: Any) -> np.ndarray:
+    """Return a live view of how often a MuJoCo MjData warned of a bad state or control since its reset, int32 [4]."""
     import mujoco
 
-    kinds = mujoco.mjtWarning
-    bad = (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC, kinds.mjWARN_BADCTRL)
-    return any(data.warning[kind].number > 0 for kind in bad)
+    kinds = mujoco.mjtWarning  # BADQPOS, BADQVEL, BADQACC, BADCTRL
+    return data.warning.number[int(kinds.mjWARN_BADQPOS) : int(kinds.mjWARN_BADCTRL) + 1]
 
 
 def _log_warning(message: str) -> None:
-    logging.getLogger(__name__).debug("MuJoCo: %s", message)  # counted through `unstable`, so not repeated by every rank
+    logging.getLogger(__name__).debug("MuJoCo: %s", message)  # counted through `warning_counts`, so not repeated by every rank

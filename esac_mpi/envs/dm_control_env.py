@@ -1,4 +1,4 @@
-"""Tasks of the DeepMind Control Suite: dm_control/<domain>-<task>-v0."""
+"""Tasks of the DeepMind Control Suite: dm_control/<domain>-<task>-v0. Those of suite_tasks.py are stepped there, bit for bit."""
 
 import math
 import os
@@ -10,7 +10,8 @@ os.environ.setdefault("MUJOCO_GL", "disabled")  # or the import looks for a disp
 from dm_control import suite
 from dm_control.rl.control import PhysicsError
 
-from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, unstable
+from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, warning_counts
+from esac_mpi.envs.suite_tasks import own_step
 
 mujoco = import_mujoco()
 
@@ -37,6 +38,8 @@ class DMControlEnv:
         self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
         self._names = tuple(observations)
         self._steps = 0
+        self._own_step = own_step(self._env)
+        self._warnings = warning_counts(self._env.physics.data.ptr)
         try:
             self.reset(0)
         except RuntimeError as error:  # quadruped-escape wants OpenGL
@@ -54,18 +57,25 @@ class DMControlEnv:
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
         try:
-            timestep = self._env.step(action)
+            if self._own_step is not None:
+                observation, reward, terminated = self._own_step(action)
+                last = False
+            else:
+                observation, reward, terminated, last = self._library_step(action)
         except (PhysicsError, mujoco.FatalError) as error:
             raise UnstablePhysics(f"{self.id}: {error}") from error
         self._steps += 1
-        terminated = timestep.last() and timestep.discount == 0.0
-        truncated = (timestep.last() and not terminated) or self._steps >= self.horizon
-        return self._flat(timestep.observation), float(timestep.reward), terminated, truncated
+        return observation, reward, terminated, (last and not terminated) or self._steps >= self.horizon
 
     @property
     def unstable(self) -> bool:
         """Whether MuJoCo warned of a bad state or control since the reset."""
-        return unstable(self._env.physics.data.ptr)
+        return any(self._warnings.tolist())
+
+    def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        timestep = self._env.step(action)
+        terminated = timestep.last() and timestep.discount == 0.0
+        return self._flat(timestep.observation), float(timestep.reward), terminated, timestep.last()
 
     def _flat(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         return np.concatenate([np.ravel(observation[name]) for name in self._names], dtype=np.float32)

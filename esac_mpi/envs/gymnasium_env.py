@@ -1,7 +1,7 @@
 """Gymnasium tasks: any id with a bounded Box of actions and array observations, and module:EnvId for your own.
 
 Your own environment must draw every random number from `self.np_random` (or from `seed` in `reset`) and keep nothing from
-one episode to the next.
+one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, to the same bits.
 """
 
 import math
@@ -11,7 +11,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, unstable
+from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, warning_counts
+from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
 
@@ -33,6 +34,8 @@ class GymnasiumEnv:
         self._action_shape, self._action_dtype = space.shape, space.dtype
         self._steps = 0
         self._rebuild = _keeps_world(self._env)
+        self._own_step = own_step(self._env)
+        self._warnings = np.zeros(0, np.int32)
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation]."""
@@ -44,24 +47,34 @@ class GymnasiumEnv:
             observation, _ = self._env.reset(seed=seed)
         except mujoco.FatalError as error:
             raise UnstablePhysics(f"{self.id}: {error}") from error
+        data = getattr(self._env.unwrapped, "data", None)
+        if isinstance(data, mujoco.MjData):
+            self._warnings = warning_counts(data)
         return _flat(observation)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
+        truncated = False
         try:
-            observation, reward, terminated, truncated, _ = self._env.step(
-                action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-            )
+            if self._own_step is not None:
+                observation, reward, terminated = self._own_step(action)
+            else:
+                observation, reward, terminated, truncated = self._library_step(action)
         except mujoco.FatalError as error:
             raise UnstablePhysics(f"{self.id}: {error}") from error
         self._steps += 1
-        return _flat(observation), float(reward), bool(terminated), bool(truncated) or self._steps >= self.horizon
+        return observation, reward, terminated, truncated or self._steps >= self.horizon
 
     @property
     def unstable(self) -> bool:
         """Whether MuJoCo warned of a bad state or control since the reset; it repairs the state and steps on."""
-        data = getattr(self._env.unwrapped, "data", None)
-        return isinstance(data, mujoco.MjData) and unstable(data)
+        return any(self._warnings.tolist())
+
+    def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        observation, reward, terminated, truncated, _ = self._env.step(
+            action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
+        )
+        return _flat(observation), float(reward), bool(terminated), bool(truncated)
 
 
 def _build(id: str) -> gymnasium.Env[Any, Any]:
