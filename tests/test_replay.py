@@ -6,12 +6,18 @@ import pytest
 from esac_mpi.learners.replay import Replay
 
 
-def filled(capacity: int, count: int) -> Replay:
+def filled(capacity: int, count: int, reserve: int = 0) -> Replay:
     """Return a replay whose transition i is made of i alone."""
-    replay = Replay(capacity, 2, 1)
+    replay = Replay(capacity, 2, 1, reserve)
     for i in range(count):
         replay.add(np.array([i, -i]), np.array([i / 100]), 10.0 * i, np.array([i + 1, -i - 1]), i % 3 == 0)
     return replay
+
+
+def sample(replay: Replay, seed: int, batch: int) -> dict[str, np.ndarray]:
+    """Return a sample by name."""
+    rows = replay.sample(np.random.default_rng(seed), np.empty((batch, replay.width), np.float32))
+    return {name: rows[:, column] for name, column in replay.columns.items()}
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -31,7 +37,7 @@ def test_the_newest_are_kept_and_the_oldest_overwritten():
     replay = filled(5, 13)
     assert (replay.added, len(replay)) == (13, 5)
     assert replay.rows(8, 13)["reward"].tolist() == [80, 90, 100, 110, 120]  # lies in rows 3, 4, 0, 1, 2
-    assert set(replay.sample(np.random.default_rng(0), 200)["reward"]) == {80, 90, 100, 110, 120}
+    assert set(sample(replay, 0, 200)["reward"]) == {80, 90, 100, 110, 120}
 
 
 @pytest.mark.parametrize("bounds", [(7, 10), (10, 14), (12, 11)])
@@ -43,7 +49,7 @@ def test_rows_that_are_not_there_are_refused(bounds):
 def test_rows_and_samples_are_copies():
     replay = filled(5, 5)
     replay.rows(0, 5)["reward"][:] = -1
-    replay.sample(np.random.default_rng(0), 4)["observation"][:] = -1
+    sample(replay, 0, 4)["observation"][:] = -1
     assert same(replay.rows(0, 5), filled(5, 5).rows(0, 5))
 
 
@@ -58,7 +64,7 @@ def test_restored_in_pieces_it_is_the_same_ring(count):
         replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
     assert (restored.added, len(restored)) == (count + 1, len(saved))
     assert same(restored.rows(first + (count >= 5), count + 1), saved.rows(first + (count >= 5), count + 1))
-    assert same(*(replay.sample(np.random.default_rng(1), 9) for replay in (saved, restored)))
+    assert same(*(sample(replay, 1, 9) for replay in (saved, restored)))
 
 
 def test_transitions_of_another_form_are_refused():
@@ -69,8 +75,46 @@ def test_transitions_of_another_form_are_refused():
 def test_sampling_is_uniform():
     """40,000 draws of 8 transitions: each count within five standard deviations of 5,000; the draws repeat with the seed."""
     replay = filled(8, 21)
-    rewards = replay.sample(np.random.default_rng(0), 40_000)["reward"]
+    rewards = sample(replay, 0, 40_000)["reward"]
     values, counts = np.unique(rewards, return_counts=True)
     assert values.tolist() == [130, 140, 150, 160, 170, 180, 190, 200]
     assert np.abs(counts - 5000).max() < 5 * np.sqrt(40_000 * (1 / 8) * (7 / 8))
-    assert np.array_equal(rewards, replay.sample(np.random.default_rng(0), 40_000)["reward"])
+    assert np.array_equal(rewards, sample(replay, 0, 40_000)["reward"])
+
+
+@pytest.mark.parametrize("count", [0, 4, 5, 7, 8, 9, 40])
+def test_a_reserve_changes_no_sample_and_reaches_further_back(count):
+    plain, reserved = filled(5, count), filled(5, count, reserve=3)
+    assert len(plain) == len(reserved) == min(count, 5)
+    first = max(0, count - 8)
+    assert reserved.rows(first, count)["reward"].tolist() == [10.0 * i for i in range(first, count)]
+    with pytest.raises(ValueError, match=f"replay holds transitions {first} to {count}"):
+        reserved.rows(first - 1, count)
+    if count:
+        assert same(*(sample(replay, 2, 50) for replay in (plain, reserved)))
+
+
+def test_what_was_not_restored_is_not_there():
+    restored = Replay(5, 2, 1, reserve=3)
+    restored.restore(8, filled(5, 13).rows(8, 13))
+    with pytest.raises(ValueError, match="replay holds transitions 8 to 13"):
+        restored.rows(7, 13)
+
+
+@pytest.mark.parametrize("count", [0, 3, 5, 6, 13])
+def test_what_is_held_stays_until_it_is_released(count):
+    replay, before = filled(5, count, reserve=3), filled(5, count)
+    held = replay.hold()
+    first = count - len(before)
+    for i in range(3):
+        replay.add(np.array([7, 7]), np.array([0.5]), 7.0 + i, np.array([8, 8]), False)
+        assert (held.added, held.capacity, replay.added) == (count, 5, count + i + 1)
+        assert same(held.rows(first, count), before.rows(first, count))
+    with pytest.raises(RuntimeError, match="holds a state for 3 more"):
+        replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
+    assert same(held.rows(first, count), before.rows(first, count))
+    with pytest.raises(ValueError, match="held replay has transitions"):
+        held.rows(first, count + 1)
+    replay.release()
+    replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
+    assert replay.added == count + 4

@@ -13,6 +13,7 @@ from torch.distributions import Independent, Normal, TanhTransform, TransformedD
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners.network import Adam, Network, forward
+from esac_mpi.learners.phase import Phase
 from esac_mpi.learners.sac import SAC, LearnerNotFinite
 from esac_mpi.policy import Layout, Policy
 
@@ -73,50 +74,119 @@ class Breaking(Line):
         return observation, np.inf if fourth and self.how == "reward" else reward, terminated, truncated
 
 
-def learner(sizes: tuple[int, ...] = (1, 8, 8, 1), **values) -> SAC:
+def learner(sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, **values) -> SAC:
     config = updated(Config(), {**SMALL, **{name.replace("__", "."): value for name, value in values.items()}})
     layout = Layout(sizes)
-    return SAC(config, layout, layout.initial(config.seed, 1))
+    return SAC(config, layout, layout.initial(config.seed, 1), reserve)
 
 
-def batch(count: int, o: int = 3, a: int = 2, seed: int = 0) -> dict[str, torch.Tensor]:
-    random = np.random.default_rng(seed)
-    shapes = {"observation": (count, o), "action": (count, a), "reward": (count,), "next_observation": (count, o)}
-    columns = {name: random.uniform(-1, 1, shape).astype(np.float32) for name, shape in shapes.items()}
-    columns["terminated"] = (np.arange(count) % 2).astype(np.float32)
-    return {name: torch.from_numpy(column) for name, column in columns.items()}
+def fill(sac: SAC, seed: int = 0) -> None:
+    """Give the next update a batch, every third transition of which is terminal, and noise."""
+    random, rows, columns = np.random.default_rng(seed), sac.update.rows, sac.replay.columns
+    rows[:] = random.uniform(-1, 1, rows.shape)
+    rows[:, columns["terminated"]] = np.arange(len(rows)) % 3 == 0
+    sac.update.noise[:] = random.standard_normal(sac.update.noise.shape)
 
 
-def normal(count: int, a: int = 2, seed: int = 5) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal((count, a), dtype=np.float32))
+def learn(sac: SAC, seed: int = 0) -> dict[str, float]:
+    """Make an update; return what it measured."""
+    fill(sac, seed)
+    sac.update.start()
+    sac.update.learn_critics()
+    sac.update.learn_actor()
+    return sac.update.means(1)
 
 
-def modules(network: Network, activation: type[nn.Module] = nn.ReLU) -> list[nn.Sequential]:
-    """Return the members of a network as plain modules with the same weights."""
+def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
+    """Return the members of a network as plain modules with the same weights, in double precision."""
     members = []
     for member in range(network.members):
-        tensors = [t.detach() if network.members == 1 else t.detach()[member] for t in network.tensors]
+        tensors = [t if network.members == 1 else t[member] for t in network.tensors]
         layers: list[nn.Module] = []
         for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
             linear = nn.Linear(*weight.shape)
             linear.weight.data, linear.bias.data = weight.T.clone(), bias[0].clone()
-            layers += [linear, activation()]
-        members.append(nn.Sequential(*layers[:-1]))
+            layers += [linear, nn.ReLU() if activation == "relu" else nn.Tanh()]
+        members.append(nn.Sequential(*layers[:-1]).double())
     return members
 
 
-def plain_policy(actor: nn.Module, observation: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return action and log pi by torch's own distributions, in double precision."""
-    mean, log_std = actor.double()(observation.double()).chunk(2, -1)
-    scale = log_std.clamp(-20, 2).exp()
-    gaussian = mean + scale * noise
-    squashed = TransformedDistribution(Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)])
-    action = squashed.transforms[0](gaussian)
-    return action, squashed.log_prob(action)
+def flat(members: list[nn.Sequential], what: str = "data") -> torch.Tensor:
+    """Return parameters, or their gradients, of plain modules in the order of `Network.values`."""
+    tensors = zip(*(list(m.parameters()) for m in members), strict=True)
+    return torch.cat([getattr(p, what).flatten() for each in tensors for p in each])
 
 
-def plain_q(critics: list[nn.Sequential], observation: torch.Tensor, action: torch.Tensor) -> list[torch.Tensor]:
-    return [critic.double()(torch.cat((observation.double(), action), 1))[:, 0] for critic in critics]
+class Plain:
+    """An update of SAC by modules, autograd and torch.optim.Adam, from the papers' formulas, in double precision."""
+
+    def __init__(self, sac: SAC):
+        self.options, self.columns = sac.options, sac.replay.columns
+        activation = sac._activation
+        self.networks = {"actor": modules(sac.actor, activation), "critic": modules(sac.critic)}
+        if sac.value:
+            self.networks["value"] = modules(sac.value)
+        self.target = modules(sac.target)
+        self.adam = {name: self.optimiser([p for m in ms for p in m.parameters()]) for name, ms in self.networks.items()}
+        self.log_temperature = torch.tensor(math.log(float(sac.temperature)), dtype=torch.float64, requires_grad=True)
+        if sac.options.automatic_temperature:
+            self.adam["log_temperature"] = self.optimiser([self.log_temperature])
+
+    def optimiser(self, parameters) -> torch.optim.Adam:
+        return torch.optim.Adam(parameters, lr=self.options.lr_sac)
+
+    def policy(self, observation, noise):
+        """Return action and log pi by torch's own distributions."""
+        mean, log_std = self.networks["actor"][0](observation).chunk(2, -1)
+        scale = log_std.clamp(-20, 2).exp()
+        gaussian = mean + scale * noise
+        squashed = TransformedDistribution(Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)])
+        action = squashed.transforms[0](gaussian)
+        return action, squashed.log_prob(action)
+
+    def q(self, critics, observation, action) -> list[torch.Tensor]:
+        return [critic(torch.cat((observation, action), 1))[:, 0] for critic in critics]
+
+    def descend(self, name: str, loss: torch.Tensor) -> float:
+        parameters = self.adam[name].param_groups[0]["params"]  # the actor's loss also depends on the critics'
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            p.grad = gradient
+        self.adam[name].step()
+        return float(loss.detach())
+
+    def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
+        """Make an update in the order value, critics, actor, temperature, target; return what it measures."""
+        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns.items()}
+        observation, following = batch["observation"], batch["next_observation"]
+        noise1, noise2 = torch.from_numpy(noise).double()
+        temperature, measured = self.log_temperature.exp().detach(), {}
+        with torch.no_grad():
+            if "value" in self.networks:
+                action, log_prob = self.policy(observation, noise1)
+                wanted = torch.minimum(*self.q(self.networks["critic"], observation, action)) - temperature * log_prob
+                value = self.target[0](following)[:, 0]
+            else:
+                action, log_prob = self.policy(following, noise1)
+                value = torch.minimum(*self.q(self.target, following, action)) - temperature * log_prob
+            backup = batch["reward"] + self.options.gamma * (1 - batch["terminated"]) * value
+        if "value" in self.networks:
+            loss = ((self.networks["value"][0](observation)[:, 0] - wanted) ** 2).mean() / 2
+            measured["value_loss"] = self.descend("value", loss)
+        losses = [((q - backup) ** 2).mean() / 2 for q in self.q(self.networks["critic"], observation, batch["action"])]
+        measured["critic_loss"] = self.descend("critic", sum(losses))
+        action, log_prob = self.policy(observation, noise2)
+        q = torch.minimum(*self.q(self.networks["critic"], observation, action))
+        measured |= {"mean_q": q.mean().item(), "temperature": temperature.item(), "entropy": -log_prob.mean().item()}
+        measured["actor_loss"] = self.descend("actor", (temperature * log_prob - q).mean())
+        if "log_temperature" in self.adam:
+            a = action.shape[1]
+            self.descend("log_temperature", -(self.log_temperature.exp() * (log_prob.detach() - a)).mean())
+        followed = self.networks.get("value") or self.networks["critic"]
+        with torch.no_grad():
+            for own, its in zip(self.target, followed, strict=True):
+                for p, new in zip(own.parameters(), its.parameters(), strict=True):
+                    p += self.options.tau * (new - p)
+        return measured
 
 
 def perturbed(sac: SAC) -> SAC:
@@ -127,145 +197,113 @@ def perturbed(sac: SAC) -> SAC:
     return sac
 
 
-def grads(network: nn.Module | list[nn.Sequential], like: Network) -> torch.Tensor:
-    """Return the gradients of plain modules in the order of `like.values`."""
-    members = [list(m.parameters()) for m in (network if isinstance(network, list) else [network])]
-    return torch.cat([p.grad.flatten() for tensors in zip(*members, strict=True) for p in tensors])
+def saturated(sac: SAC) -> SAC:
+    """Move the medians of both log standard deviations to the bounds, so that about half of them are outside."""
+    observations = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (500, 3)))
+    median = modules(sac.actor, sac._activation)[0](observations)[:, -2:].detach().median(0).values
+    sac.actor.tensors[-1][0, -2:] += torch.tensor([2.0, -20.0]) - median
+    return sac
 
 
-def gradient(loss: torch.Tensor, network: Network) -> torch.Tensor:
-    network.gradient.zero_()
-    loss.backward()
-    return network.gradient
-
-
-def close(one: torch.Tensor, other: torch.Tensor, tolerance: float = 2e-6) -> bool:
-    return torch.allclose(one.double(), other.double(), rtol=tolerance, atol=tolerance)
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return |one - other| / |other|."""
+    return float((one.double() - other).norm() / other.norm())
 
 
 # --- the equations
 
 
+@pytest.mark.parametrize("hidden", [(8, 8), (16,), (8, 12, 6)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_critic_loss_and_gradient_are_those_of_plain_torch(activation):
-    sac = perturbed(learner((3, 8, 8, 2), policy__activation=activation))
-    two, noise = batch(2), normal(2)
-    actor = modules(sac.actor, nn.ReLU if activation == "relu" else nn.Tanh)[0]
-    critics = modules(sac.critic)
-    with torch.no_grad():
-        action, log_prob = plain_policy(actor, two["next_observation"], noise)
-        q = torch.minimum(*plain_q(modules(sac.target), two["next_observation"], action))
-        target = two["reward"] + 0.99 * (1 - two["terminated"]) * (q - 0.2 * log_prob)
-    expected = sum(((q - target) ** 2).mean() / 2 for q in plain_q(critics, two["observation"], two["action"].double()))
-    expected.backward()
-    loss = sac.critic_loss(two, noise)
-    assert close(loss, expected)
-    assert close(gradient(loss, sac.critic), grads(critics, sac.critic))
+@pytest.mark.parametrize("automatic", [False, True])
+@pytest.mark.parametrize("value", [False, True])
+def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden):
+    """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
+    form = {"sac__value_network": value, "sac__automatic_temperature": automatic, "policy__activation": activation}
+    sac = saturated(perturbed(learner((3, *hidden, 2), sac__batch_size=64, **form)))
+    plain = Plain(sac)
+    outside = []
+    for step in range(5):
+        measured = learn(sac, seed=step)
+        expected = plain.learn(sac.update.rows, sac.update.noise)
+        assert measured == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        for name, members in plain.networks.items():
+            assert distance(getattr(sac, name).gradient, flat(members, "grad")) < 1e-5, (name, step)
+        outside.append((sac.update._raw[-1] != sac.update._log_std[-1]).double().mean(0))
+    assert ((torch.stack(outside) > 0.1) & (torch.stack(outside) < 0.9)).all()  # log std on either side of both bounds
+    for name, members in plain.networks.items():
+        assert torch.allclose(getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6), name
+    assert torch.allclose(sac.target.values.double(), flat(plain.target), rtol=1e-4, atol=1e-6)
+    assert sac.temperature.item() == pytest.approx(plain.log_temperature.exp().item(), rel=1e-6)
+    assert (float(sac.temperature) != pytest.approx(0.2, rel=1e-6)) == automatic
 
 
 def test_only_termination_ends_the_sum_of_rewards():
-    """The second transition is terminal: its target is its reward; the first one's is not."""
+    """Where all transitions are terminal, the critics' loss is that of the rewards alone."""
     sac = perturbed(learner((3, 8, 8, 2)))
-    two, noise = batch(2), normal(2)
-    q = sac.critic(torch.cat((two["observation"], two["action"]), 1))[..., 0].detach()
-    terminal = {**two, "terminated": torch.ones(2)}
-    assert close(sac.critic_loss(terminal, noise), ((q - two["reward"]) ** 2).mean(1).sum() / 2)
-    value = sac.next_value(two["next_observation"], noise).detach()
-    targets = two["reward"] + torch.tensor([0.99 * value[0], 0.0])
-    assert abs(value[0]) > 0.01
-    assert close(sac.critic_loss(two, noise), ((q - targets) ** 2).mean(1).sum() / 2)
+    fill(sac)
+    columns = sac.replay.columns
+    sac.update.rows[:, columns["terminated"]] = 1
+    taken = torch.from_numpy(sac.update.rows[:, :5]).double()
+    reward = torch.from_numpy(sac.update.rows[:, columns["reward"]]).double()
+    expected = sum(((critic(taken)[:, 0] - reward) ** 2).mean() / 2 for critic in modules(sac.critic))
+    sac.update.start()
+    sac.update.learn_critics()
+    sac.update.learn_actor()
+    assert sac.update.means(1)["critic_loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
 
 
-def test_actor_loss_and_gradient_are_those_of_plain_torch():
+def test_the_actors_step_leaves_the_critics_alone():
     sac = perturbed(learner((3, 8, 8, 2)))
-    two, noise = batch(2), normal(2)
-    actor, critics = modules(sac.actor)[0], modules(sac.critic)
-    action, log_prob = plain_policy(actor, two["observation"], noise)
-    expected = (0.2 * log_prob - torch.minimum(*plain_q(critics, two["observation"], action))).mean()
-    expected.backward()
-    sac.critic.gradient.zero_()
-    mean_log_prob, mean_q = sac.evaluate_actor(two, noise)
-    loss = 0.2 * mean_log_prob - mean_q
-    assert close(loss, expected)
-    assert close(gradient(loss, sac.actor), grads(actor, sac.actor))
-    assert not sac.critic.gradient.any()
+    fill(sac)
+    sac.update.start()
+    sac.update.learn_critics()
+    values, gradients, actor = sac.critic.values.clone(), sac.critic.gradient.clone(), sac.actor.values.clone()
+    sac.update.learn_actor()
+    assert torch.equal(sac.critic.values, values)
+    assert torch.equal(sac.critic.gradient, gradients)
+    assert not torch.equal(sac.actor.values, actor)
 
 
-def test_value_loss_and_critic_loss_with_a_value_network():
-    sac = perturbed(learner((3, 8, 8, 2), sac__value_network=True))
-    two, noise = batch(2), normal(2)
-    value, target = modules(sac.value)[0], modules(sac.target)[0]
-    with torch.no_grad():
-        action, log_prob = plain_policy(modules(sac.actor)[0], two["observation"], noise)
-        wanted = torch.minimum(*plain_q(modules(sac.critic), two["observation"], action)) - 0.2 * log_prob
-        bootstrap = two["reward"] + 0.99 * (1 - two["terminated"]) * target(two["next_observation"])[:, 0]
-    expected = ((value.double()(two["observation"].double())[:, 0] - wanted) ** 2).mean() / 2
-    expected.backward()
-    loss = sac.value_loss(two, noise)
-    assert close(loss, expected)
-    assert close(gradient(loss, sac.value), grads(value, sac.value))
-    q = plain_q(modules(sac.critic), two["observation"], two["action"].double())
-    assert close(sac.critic_loss(two, noise), sum(((one - bootstrap) ** 2).mean() / 2 for one in q))
+def test_where_both_critics_agree_each_has_half_the_gradient():
+    """As torch.amin's backward has it: with twins that are equal, the actor's gradient is that of either."""
+    sac = perturbed(learner((3, 8, 8, 2), sac__lr_sac=0.0))
+    for tensor in sac.critic.tensors:
+        tensor[1] = tensor[0]
+    plain = Plain(sac)
+    learn(sac)
+    plain.learn(sac.update.rows, sac.update.noise)
+    assert distance(sac.actor.gradient, flat(plain.networks["actor"], "grad")) < 1e-5
 
 
-def test_temperature_loss_and_gradient():
-    """J = E[-t log pi - t H], H = -a; its slope by log t, worked out by autograd, makes the first Adam step: lr * sign."""
-    sac = perturbed(learner((3, 8, 8, 2), sac__automatic_temperature=True, sac__lr_sac=0.01))
-    two, noise = batch(2), normal(2)
-    log_prob = plain_policy(modules(sac.actor)[0], two["observation"], noise)[1].detach()
-    log_temperature = torch.tensor(math.log(0.2), dtype=torch.float64, requires_grad=True)
-    (-log_temperature.exp() * (log_prob - 2)).mean().backward()
-    sac._tune_temperature(sac.evaluate_actor(two, noise)[0])
-    adam = sac.adam["log_temperature"]
-    assert close(adam.gradient, log_temperature.grad)
-    assert float(sac.temperature) == pytest.approx(
-        0.2 * math.exp(-0.01 * math.copysign(1, float(log_temperature.grad))), rel=1e-5
-    )
+def test_bfloat16_products_are_close_and_parameters_stay_float32():
+    """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
+    full, half = (perturbed(learner((3, 32, 32, 2), sac__batch_size=64, learner__precision=p)) for p in ("fp32", "bf16"))
+    measured, close = learn(full), learn(half)
+    assert close == pytest.approx(measured, rel=0.03, abs=0.02)
+    for name in ("actor", "critic"):
+        one, other = getattr(full, name), getattr(half, name)
+        assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
+        assert other.values.dtype == other.gradient.dtype == torch.float32
+        assert torch.allclose(one.values, other.values, atol=2 * 3e-4 + 1e-6)  # one step of Adam each, either way
+    for step in range(20):
+        learn(full, step), learn(half, step)
+    assert distance(half.critic.values, full.critic.values.double()) < 0.02
 
 
-def test_log_prob_holds_where_tanh_saturates():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_log_prob_holds_where_tanh_saturates(sign):
     """At u = 30: log pi = log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 u to double precision."""
-    sac = learner((1, 8, 8, 1))
+    sac = learner((1, 8, 8, 1), sac__batch_size=1)
     sac.actor.values.zero_()
-    sac.actor.values[-2:] = torch.tensor([30.0, 0.0])  # biases of mean and log std
-    for sign in (1, -1):
-        sac.actor.values[-2] = 30.0 * sign
-        _, log_prob = sac.sample_action(torch.zeros(1, 1), torch.full((1, 1), 0.5))
-        u = sign * 30.0 + 0.5
-        assert float(log_prob.detach()) == pytest.approx(
-            -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(u), rel=1e-6
-        )
-
-
-@pytest.mark.parametrize("form", FORMS[:3])
-def test_an_update_is_one_adam_step_per_loss_and_polyak(form):
-    """Four updates against torch.optim.Adam on plain modules, in the order critic, actor; targets by the definition."""
-    sac, other = (perturbed(learner((3, 8, 8, 2), **form)) for _ in range(2))  # other makes the losses, torch the steps
-    followed, target = other.value or other.critic, sac.target.values.clone()
-    optimisers = {
-        name: torch.optim.Adam([getattr(other, name).values], lr=3e-4) for name in sac.adam if name != "log_temperature"
-    }
-
-    def descend(name: str, loss: torch.Tensor) -> None:
-        network = getattr(other, name)
-        network.values.grad = gradient(loss, network)
-        optimisers[name].step()
-
-    for step in range(4):
-        two, noise1, noise2 = batch(6, seed=step), normal(6, seed=step), normal(6, seed=100 + step)
-        other.temperature = sac.temperature
-        if other.value:
-            descend("value", other.value_loss(two, noise1))
-        descend("critic", other.critic_loss(two, noise1))
-        log_prob, q = other.evaluate_actor(two, noise2)
-        descend("actor", other.temperature * log_prob - q)
-        target += 0.005 * (followed.values - target)
-        other.target.values.copy_(target)
-        sac.update(two, noise1, noise2)
-    for name in optimisers:
-        assert close(sac.adam[name].values, getattr(other, name).values, 1e-6), name
-    assert close(sac.target.values, target, 1e-6)
-    assert ("log_temperature" in sac.adam) == (float(sac.temperature) != pytest.approx(0.2))
+    sac.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
+    fill(sac)
+    sac.update.noise[:] = 0.5
+    sac.update.learn_critics()
+    sac.update.learn_actor()
+    u = sign * 30.0 + 0.5
+    expected = -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(u)
+    assert -sac.update.means(1)["entropy"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_adam_is_torchs():
@@ -288,7 +326,7 @@ def test_theta_is_the_policys():
     sac = perturbed(learner((3, 8, 8, 2)))
     policy = Policy(Layout((3, 8, 8, 2)), "relu", "tanh", -np.ones(2), np.ones(2)).set(sac.theta)
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    mean = torch.tanh(sac.actor(torch.from_numpy(observations))[:, :2]).detach().numpy()
+    mean = modules(sac.actor)[0](torch.from_numpy(observations).double())[:, :2].tanh().detach().numpy()
     assert np.abs(np.stack([policy(o).copy() for o in observations]) - mean).max() < 1e-6
     theta = Layout((3, 8, 8, 2)).initial(0, 1)
     assert np.array_equal(learner((3, 8, 8, 2)).theta, theta)
@@ -301,12 +339,13 @@ def test_the_actor_that_collects_is_torchs(activation):
     sac = perturbed(learner((3, 8, 8, 2), policy__activation=activation))
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     outputs = np.stack([forward(sac.actor.numpy(), activation, o) for o in observations])
-    assert np.abs(outputs - sac.actor(torch.from_numpy(observations)).detach().numpy()).max() < 2e-6
+    expected = modules(sac.actor, activation)[0](torch.from_numpy(observations).double()).detach()
+    assert np.abs(outputs - expected.numpy()).max() < 2e-6
     sac.env_steps = 1000
-    noise = np.random.default_rng(7).standard_normal(2, dtype=np.float32)
+    noise = torch.from_numpy(np.random.default_rng(7).standard_normal(2, dtype=np.float32))
     drawn = sac._action(sac.actor.numpy(), observations[0], np.random.default_rng(7))
-    expected, _ = sac.sample_action(torch.from_numpy(observations[:1]), torch.from_numpy(noise[None]))
-    assert np.abs(drawn - expected[0].detach().numpy()).max() < 1e-6
+    action, _ = Plain(sac).policy(torch.from_numpy(observations[:1]).double(), noise)
+    assert np.abs(drawn - action[0].detach().numpy()).max() < 1e-6
 
 
 # --- phases
@@ -373,6 +412,88 @@ def test_a_phase_is_a_function_of_the_learner_and_its_address(form):
     assert other.episodic_return != first.episodic_return
     assert not np.array_equal(elsewhere.theta, straight.theta)
     assert not np.array_equal(saved["actor_values"], ours["actor_values"])  # arrays are copies
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def grown(**form) -> SAC:
+    """Return a learner after phases that have wrapped its ring of 60 transitions."""
+    sac = learner(sac__replay_capacity=60, **form)
+    for k in (0, 3):
+        sac.phase(Line(), k, 2, 50)
+    assert sac.replay.added == 120
+    return sac
+
+
+def through(work) -> tuple[int, Phase]:
+    """Run a begun phase to its end, other things in between; return how often it yielded, and the phase."""
+    other, pauses = Line(), 0
+    while True:
+        other.reset(pauses)
+        other.step(np.zeros(1, np.float32))
+        torch.rand(pauses % 7)
+        np.random.rand(pauses % 5)  # noqa: NPY002
+        try:
+            next(work)
+        except StopIteration as end:
+            return pauses, end.value
+        pauses += 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_phase_in_parts_has_the_bits_of_a_phase_at_once(form):
+    """It pauses after each of 60 steps, and twice in each of 60 updates."""
+    straight, parts = grown(**form), grown(reserve=60, **form)
+    phase = straight.phase(Line(), 4, 1, 60)
+    parts.hold()
+    pauses, again = through(parts.begin(Line(), 4, 1, 60))
+    assert pauses == 60 + 2 * 60
+    assert np.array_equal(phase.vector(), again.vector(), equal_nan=True)
+    parts.release()
+    assert same(straight.arrays(), parts.arrays())
+    assert same(straight.replay.rows(120, 180), parts.stored_replay.rows(120, 180))
+
+
+@pytest.mark.parametrize("pauses", [0, 1, 45, 60, 61, 101, 179])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_held_learner_is_that_of_the_hold_and_the_phase_begun_again_has_the_same_bits(form, pauses):
+    """Interrupted after any number of its 180 parts, in a ring that has wrapped."""
+    sac = grown(reserve=60, **form)
+    arrays, rows = sac.arrays(), sac.replay.rows(60, 120)
+    sac.hold()
+    work = sac.begin(Line(), 4, 1, 60)
+    for _ in range(pauses):
+        next(work)
+    saved, stored = sac.arrays(), sac.stored_replay
+    assert same(saved, arrays)
+    assert (stored.added, stored.capacity) == (120, 60)
+    kept = stored.rows(60, 120)
+    assert same(kept, rows)
+    with pytest.raises(ValueError, match="transitions 60 to 120; asked for 60 to 121"):
+        stored.rows(60, 121)
+
+    resumed = learner(sac__replay_capacity=60, **form)
+    resumed.load(saved)
+    resumed.replay.restore(60, kept)
+    again = resumed.phase(Line(), 4, 1, 60)
+    _, phase = through(work)
+    assert same(sac.arrays(), arrays)
+    sac.release()
+    assert np.array_equal(phase.vector(), again.vector(), equal_nan=True)
+    assert same(sac.arrays(), resumed.arrays())
+    assert same(sac.stored_replay.rows(120, 180), resumed.stored_replay.rows(120, 180))
+    assert sac.stored_replay is sac.replay
+    assert not same(sac.arrays(), arrays)
+
+
+def test_a_held_replay_is_not_overwritten():
+    sac = grown(reserve=59)
+    sac.hold()
+    with pytest.raises(RuntimeError, match="holds a state for 59 more transitions"):
+        sac.phase(Line(), 4, 3, 0)
+    assert len(sac.stored_replay.rows(60, 120)["reward"]) == 60
 
 
 def test_arrays_of_another_learner_are_refused():
@@ -449,4 +570,6 @@ def test_learners_are_made_by_name():
     config = updated(Config(), SMALL)
     layout = Layout((1, 8, 8, 1))
     for name in LEARNERS:
-        assert np.array_equal(make(name, config, layout, layout.initial(0, 1)).theta, layout.initial(0, 1))
+        made = make(name, config, layout, layout.initial(0, 1), reserve=7)
+        assert np.array_equal(made.theta, layout.initial(0, 1))
+        assert made.replay.reserve == 7

@@ -16,6 +16,9 @@ class NoDevice(Exception):
 LEARNERS = {"sac": "SAC"}  # file here -> its class
 
 
-def make(name: str, config: Config, layout: Layout, theta: np.ndarray) -> Any:
-    """Return the learner `name`, a key of LEARNERS, with the initial actor theta, float32 [d]."""
-    return getattr(import_module(f"esac_mpi.learners.{name}"), LEARNERS[name])(config, layout, theta)
+def make(name: str, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0) -> Any:
+    """Return the learner `name`, a key of LEARNERS, with the initial actor theta, float32 [d].
+
+    While its state is held, its phases may add `reserve` transitions.
+    """
+    return getattr(import_module(f"esac_mpi.learners.{name}"), LEARNERS[name])(config, layout, theta, reserve)

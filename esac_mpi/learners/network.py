@@ -1,12 +1,15 @@
-"""What gradient learners share: multilayer perceptrons in one flat tensor, and Adam on it.
+"""What gradient learners share: multilayer perceptrons in one flat tensor, passes through them by hand, and Adam.
 
-A network of 2x32 units spends its time on the number of operations, not on their size. Hence: all parameters of a network
-lie in one flat tensor and their gradients in another, so that Adam is five operations and Polyak averaging one, and twin
-critics are two members of one network, so that a layer of both is one operation.
+A network of 2x32 units spends its time on the number of operations, a larger one on its matrix products. Hence: all
+parameters of a network lie in one flat tensor and their gradients in another, so that Adam is six operations and Polyak
+averaging one; twin critics are two members of one network, so that a layer of both is one operation; and forward and
+backward are written out, into buffers that are allocated once, as a list of operations whose views are made once.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,45 +18,164 @@ from torch import Tensor
 from esac_mpi.policy import Layout
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
+RELU_BACKWARD = torch.ops.aten.threshold_backward.grad_input
+TANH_BACKWARD = torch.ops.aten.tanh_backward.grad_input
+
+
+class Operations(list[Callable[[], Any]]):
+    """Operations on fixed tensors: noted once, made at every `run`."""
+
+    def note(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+        """Append operation(*arguments, **options)."""
+        self.append(partial(operation, *arguments, **options))
+
+    @torch.inference_mode()
+    def run(self) -> None:
+        """Make the operations in their order, without autograd's bookkeeping."""
+        for operation in self:
+            operation()
 
 
 class Network:
     """Equal perceptrons, side by side: `values` [members * d] is all of their parameters, tensor by tensor of `layout`.
 
-    `tensors` are views into `values`, [members, in, out] and [members, 1, out] in turn, without the first axis if there is
-    one member. A backward pass adds to their gradients, which are views into `gradient`. `constants` are the same views,
-    without gradients: for a pass through the network that is to leave it alone.
+    `layers` are the (weight, bias) that a pass multiplies by, views [members, in, out] and [members, 1, out];
+    `gradients` are where it leaves their gradients, [members, out, in] and [members, 1, out]. With one member all of them
+    lack the first axis. With `products` = bfloat16 they are views into copies in that type: `refresh` copies `values`
+    there, `collect` copies the gradients to `gradient`.
     """
 
-    def __init__(self, layout: Layout, members: Sequence[np.ndarray], activation: str, device: torch.device) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        members: Sequence[np.ndarray],
+        activation: str,
+        device: torch.device,
+        products: torch.dtype = torch.float32,
+    ) -> None:
         self.layout = layout
         self.members = len(members)
-        self.activation = torch.relu if activation == "relu" else torch.tanh
+        self.products = products
+        self.activate_ = torch.relu_ if activation == "relu" else torch.tanh_
+        self.deactivate = partial(RELU_BACKWARD, threshold=0) if activation == "relu" else TANH_BACKWARD
+        self.affine: Callable[..., Tensor] = torch.addmm if self.members == 1 else torch.baddbmm
+        self.product: Callable[..., Tensor] = torch.mm if self.members == 1 else torch.bmm
         tensors = zip(*(layout.views(theta) for theta in members), strict=True)  # each one's, of all members
         self.values = torch.tensor(np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device)
         self.gradient = torch.zeros_like(self.values)
-        self.constants = self._views(self.values)
-        self.tensors = [view.detach().requires_grad_() for view in self.constants]
-        for tensor, gradient in zip(self.tensors, self._views(self.gradient), strict=True):
-            tensor.grad = gradient
+        self._copied = products != torch.float32
+        self._values = self.values.to(products)  # itself, or a copy
+        self._gradient = self.gradient.to(products)
+        self.tensors = self._views(self.values)
+        views, gradients = self._views(self._values), self._views(self._gradient)
+        self.layers = list(zip(views[::2], views[1::2], strict=True))
+        self.gradients = list(zip([view.mT for view in gradients[::2]], gradients[1::2], strict=True))
 
-    def __call__(self, x: Tensor, constant: bool = False) -> Tensor:
-        """Return the outputs [members, batch, out] for inputs [batch, in]; one member: [batch, out]."""
-        tensors = self.constants if constant else self.tensors
-        affine = torch.addmm if self.members == 1 else torch.baddbmm
-        x = x if self.members == 1 else x.expand(self.members, *x.shape)
-        for weight, bias in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
-            x = self.activation(affine(bias, x, weight))
-        return affine(tensors[-1], x, tensors[-2])
+    def refresh(self) -> None:
+        """Make `layers` follow `values`."""
+        if self._copied:
+            self._values.copy_(self.values)
+
+    def collect(self) -> None:
+        """Make `gradient` follow `gradients`."""
+        if self._copied:
+            self.gradient.copy_(self._gradient)
 
     def numpy(self) -> list[np.ndarray]:
         """Return the weights [in, out] and biases [1, out] of a single member in turn; views on a CPU, else copies."""
-        return [view.cpu().numpy() for view in self.constants]
+        return [view.cpu().numpy() for view in self.tensors]
 
     def _views(self, values: Tensor) -> list[Tensor]:
         parts = values.split([self.members * (t.stop - t.start) for t in self.layout.tensors])
         views = [p.view(self.members, t.shape[0], -1).mT for p, t in zip(parts, self.layout.tensors, strict=True)]
         return [view[0] for view in views] if self.members == 1 else views
+
+
+class Pass:
+    """The buffers of forward and backward through `network`, or another of its form, for a number of input rows.
+
+    Inputs are [members, rows, in], outputs [members, rows, out]; with one member both lack the first axis. Every method
+    notes operations in `do`. A layer of one output is made of products of matrix and vector, which are many times faster
+    than a batch of thin matrices.
+    """
+
+    def __init__(self, network: Network, rows: int) -> None:
+        lead = (network.members,) if network.members > 1 else ()
+        *hidden, out = network.layout.sizes[1:]
+        buffers = [network.values.new_empty((*lead, rows, size), dtype=network.products) for size in (*hidden, out)]
+        self.hidden, self._last = buffers[:-1], buffers[-1]
+        self.output = self._last.float()  # itself, or a copy; the next pass overwrites it
+        self.deltas = [torch.empty_like(x) for x in self.hidden]
+        self.thin = out == 1 and bool(hidden)
+
+    def tail(self, rows: int) -> "Pass":
+        """Return the part of a pass that belongs to the last `rows` rows, in the same memory."""
+        part = object.__new__(Pass)
+        part.thin = self.thin
+        part.hidden = [x[..., -rows:, :] for x in self.hidden]
+        part.deltas = [x[..., -rows:, :] for x in self.deltas]
+        part.output, part._last = self.output[..., -rows:, :], self._last[..., -rows:, :]
+        return part
+
+    def forward(self, do: Operations, network: Network, x: Tensor) -> Tensor:
+        """Return `output`, which then holds the outputs for inputs x, float32."""
+        x = self._cast(do, x)
+        for (weight, bias), hidden in zip(network.layers, self.hidden, strict=False):
+            do.note(network.affine, bias, x, weight, out=hidden)
+            do.note(network.activate_, hidden)
+            x = hidden
+        weight, bias = network.layers[-1]
+        if self.thin:
+            for b, h, w, out in self._each(bias[..., 0], x, weight[..., 0], self._last[..., 0]):
+                do.note(torch.addmv, b, h, w, out=out)
+        else:
+            do.note(network.affine, bias, x, weight, out=self._last)
+        if self._last is not self.output:
+            do.note(self.output.copy_, self._last)
+        return self.output
+
+    def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> None:
+        """Leave in `network.gradient` the gradient of a sum, given its gradient `delta` by the outputs for inputs x."""
+        delta, inputs = self._cast(do, delta), [self._cast(do, x), *self.hidden]
+        last = len(self.hidden)
+        for i in range(last, -1, -1):
+            weight, bias = network.gradients[i]
+            if i == last and self.thin:
+                for h, d, g in self._each(inputs[i].mT, delta[..., 0], weight[..., 0, :]):
+                    do.note(torch.mv, h, d, out=g)
+            else:
+                do.note(network.product, delta.mT, inputs[i], out=weight)
+            do.note(torch.sum, delta, -2, keepdim=True, out=bias)
+            if i:
+                delta = self._back(do, network, i, delta)
+        if network.products != torch.float32:
+            do.note(network.collect)
+
+    def inputs_backward(self, do: Operations, network: Network, delta: Tensor) -> Tensor:
+        """Return the gradient by the first layer's sums, as `backward` has it on its way; leave the network's alone."""
+        delta = self._cast(do, delta)
+        for i in range(len(self.hidden), 0, -1):
+            delta = self._back(do, network, i, delta)
+        return delta
+
+    def _back(self, do: Operations, network: Network, i: int, delta: Tensor) -> Tensor:
+        """Return the gradient by the sums of layer i - 1, given that by the sums of layer i."""
+        product = torch.mul if self.thin and i == len(self.hidden) else network.product  # one output: an outer product
+        out = self.deltas[i - 1]
+        do.note(product, delta, network.layers[i][0].mT, out=out)
+        do.note(network.deactivate, out, self.hidden[i - 1], grad_input=out)
+        return out
+
+    def _cast(self, do: Operations, x: Tensor) -> Tensor:
+        if x.dtype == self._last.dtype:
+            return x
+        cast = torch.empty_like(x, dtype=self._last.dtype)
+        do.note(cast.copy_, x)
+        return cast
+
+    def _each(self, *tensors: Tensor) -> Any:
+        """Return the tensors of each member in turn."""
+        return zip(*tensors, strict=True) if self.output.dim() == 3 else (tensors,)
 
 
 class Adam:
@@ -63,23 +185,20 @@ class Adam:
         self.values, self.gradient, self.learning_rate = values, gradient, learning_rate
         self.moment1 = torch.zeros_like(values)
         self.moment2 = torch.zeros_like(values)
+        self._scratch = torch.zeros_like(values)
         self.steps = 0
-
-    def descend(self, loss: Tensor) -> Tensor:
-        """Take a step down the gradient of `loss`, which depends on `values`; return the loss without its graph."""
-        self.gradient.zero_()
-        loss.backward()
-        self.step()
-        return loss.detach()
 
     def step(self) -> None:
         """Take a step against `gradient`."""
         self.steps += 1
+        scratch = self._scratch
         self.moment1.lerp_(self.gradient, 1 - BETA1)
-        self.moment2.lerp_(self.gradient * self.gradient, 1 - BETA2)
+        torch.mul(self.gradient, self.gradient, out=scratch)
+        self.moment2.lerp_(scratch, 1 - BETA2)
         correction = math.sqrt(1 - BETA2**self.steps)
         rate = self.learning_rate * correction / (1 - BETA1**self.steps)
-        self.values.addcdiv_(self.moment1, self.moment2.sqrt().add_(EPSILON * correction), value=-rate)
+        torch.sqrt(self.moment2, out=scratch).add_(EPSILON * correction)
+        self.values.addcdiv_(self.moment1, scratch, value=-rate)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of the values and of what Adam remembers."""

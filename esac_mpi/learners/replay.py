@@ -1,36 +1,53 @@
 """The replay: the newest transitions of the learner's own episodes."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 
 class Replay:
     """A ring of the newest transitions, allocated once; the system gives it memory as rows are written.
 
-    `added` counts the transitions ever added; transition i lies in row i % capacity.
+    `added` counts the transitions ever added; transition i lies in row i % (capacity + reserve). The newest `capacity` are
+    what is sampled. `reserve` older ones stay readable, so that a state held by `hold` survives as many additions.
     """
 
-    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+    def __init__(self, capacity: int, observation_size: int, action_size: int, reserve: int = 0) -> None:
         self.capacity = capacity
+        self.reserve = reserve
         self.added = 0
+        self._first = 0  # the oldest transition ever put into this ring
+        self._held: int | None = None
         o, a = observation_size, action_size
-        self._columns: dict[str, slice | int] = {
+        self.columns: dict[str, slice | int] = {
             "observation": slice(0, o),
             "action": slice(o, o + a),
             "reward": o + a,
             "terminated": o + a + 1,
             "next_observation": slice(o + a + 2, 2 * o + a + 2),
         }
-        self._rows = np.zeros((capacity, 2 * o + a + 2), np.float32)  # a transition is one row: one cache miss when sampled
+        width = 2 * o + a + 2
+        self._rows = np.zeros((capacity + reserve, width), np.float32)  # a transition is one row: one cache miss when sampled
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
 
+    @property
+    def width(self) -> int:
+        """Numbers of a transition."""
+        return self._rows.shape[1]
+
     def add(
         self, observation: np.ndarray, action: np.ndarray, reward: float, next_observation: np.ndarray, terminated: bool
     ) -> None:
-        """Add a transition: observations [o], action in [-1, 1] [a]; a time limit is not `terminated`."""
-        columns = self._columns
-        row = self._rows[self.added % self.capacity]
+        """Add a transition: observations [o], action in [-1, 1] [a]; a time limit is not `terminated`.
+
+        Raises RuntimeError if it would overwrite what is held.
+        """
+        if self._held is not None and self.added - self._held >= self.reserve:
+            raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and they have been added")
+        columns = self.columns
+        row = self._rows[self.added % len(self._rows)]
         row[columns["observation"]] = observation
         row[columns["action"]] = action
         row[columns["reward"]] = reward
@@ -38,31 +55,66 @@ class Replay:
         row[columns["next_observation"]] = next_observation
         self.added += 1
 
-    def sample(self, random: np.random.Generator, batch: int) -> dict[str, np.ndarray]:
-        """Draw transitions uniformly, with replacement; return copies, float32.
-
-        observation and next_observation [batch, o], action [batch, a], reward and terminated [batch].
-        """
-        return self._named(self._rows[random.integers(len(self), size=batch)])
+    def sample(self, random: np.random.Generator, out: np.ndarray) -> np.ndarray:
+        """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it."""
+        where = random.integers(len(self), size=len(out))
+        if self.added > self.capacity:
+            where += self.added - self.capacity
+            where %= len(self._rows)
+        return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Return the transitions [start, stop), counted from the first ever added, as `sample` does.
+        """Return copies of the transitions [start, stop), counted from the first ever added, float32.
 
-        Raises ValueError if one of them is not there, or no longer.
+        observation and next_observation [n, o], action [n, a], reward and terminated [n]. Raises ValueError if one of them
+        is not there, or no longer.
         """
-        if not self.added - len(self) <= start <= stop <= self.added:
-            raise ValueError(f"replay holds transitions {self.added - len(self)} to {self.added}; asked for {start} to {stop}")
-        return self._named(self._rows[np.arange(start, stop) % self.capacity])
+        first = max(self._first, self.added - len(self._rows))
+        if not first <= start <= stop <= self.added:
+            raise ValueError(f"replay holds transitions {first} to {self.added}; asked for {start} to {stop}")
+        rows = self._rows[np.arange(start, stop) % len(self._rows)]
+        return {name: rows[:, column] for name, column in self.columns.items()}
 
     def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
         """Put transitions back at [start, start + n), as `rows` returned them, and end the replay there; in ascending order."""
-        if rows.keys() != self._columns.keys():
-            raise ValueError(f"transitions must have {sorted(self._columns)}, got {sorted(rows)}")
+        if rows.keys() != self.columns.keys():
+            raise ValueError(f"transitions must have {sorted(self.columns)}, got {sorted(rows)}")
         stop = start + len(rows["reward"])
-        where = np.arange(start, stop) % self.capacity
-        for name, column in self._columns.items():
+        where = np.arange(start, stop) % len(self._rows)
+        for name, column in self.columns.items():
             self._rows[where, column] = rows[name]
+        self._first = self._first if start == self.added else start
         self.added = stop
 
-    def _named(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: rows[:, column] for name, column in self._columns.items()}
+    def hold(self) -> "Held":
+        """Return the replay as it is now; it stays so until `release`."""
+        self._held = self.added
+        return Held(self, self.added)
+
+    def release(self) -> None:
+        """Let what was held be overwritten."""
+        self._held = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """A replay as it was when `added` transitions had been added: what a checkpoint stores while a phase adds more."""
+
+    replay: Replay
+    added: int
+
+    @property
+    def capacity(self) -> int:
+        """Transitions kept."""
+        return self.replay.capacity
+
+    def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Return the transitions [start, stop) as `Replay.rows` does. Raises ValueError for others than the held ones."""
+        if stop > self.added or start < self.added - self.capacity:
+            first = max(0, self.added - self.capacity)
+            raise ValueError(f"held replay has transitions {first} to {self.added}; asked for {start} to {stop}")
+        return self.replay.rows(start, stop)
+
+    def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
+        """Refuse: a held replay is for reading. Raises RuntimeError."""
+        raise RuntimeError("a held replay cannot be restored into; release it first")
