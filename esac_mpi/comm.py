@@ -2,19 +2,28 @@
 
 No wait is a blocking collective: a Python signal handler does not run inside one, and ranks that spin steal the cores of
 those that work. Every wait is a nonblocking collective, Test, and a short sleep.
+
+Work is dealt to nodes before it begins and to the ranks of a node as they become free, by a counter in shared memory.
+(Between nodes such a counter was measured to wait for the rank that owns it.) Results go to the node's shared memory, from
+node to node by one allgather of the nodes' first ranks, and from shared memory to every rank.
 """
 
 import os
 import platform
 import signal
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
 
-HEADER = 3  # columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters
+from esac_mpi import schedule
+
+# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished.
+HEADER = 4
+BUSY, STOP, CHECKSUM, BACKGROUND = range(HEADER)
+POLLS = 50  # tests of an exchange between two slices of the background
 
 
 class LaunchError(Exception):
@@ -25,12 +34,23 @@ class DivergedError(Exception):
     """Nodes computed different parameters."""
 
 
+class Background(Protocol):
+    """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
+
+    done: bool
+
+    def advance(self) -> None:
+        """Do the next slice, some milliseconds long."""
+
+
 class World:
     """All ranks of the run.
 
     rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
-    ranks. stopping: whether a rank wished to stop at the last exchange (equal on all ranks). bytes_exchanged: bytes
-    received from other ranks since the start. library: the MPI library's name and version.
+    ranks. stopping: whether a rank wished to stop at the last exchange (equal on all ranks). background: what rank 0 does
+    while others evaluate, None elsewhere. learning: whether that is unfinished, so that others evaluate (equal on all ranks).
+    bytes_exchanged: bytes received from other nodes since the start. waited: time this
+    rank has spent in `map` and `at_root` without work [s]. library: the MPI library's name and version.
     """
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,36 +59,106 @@ class World:
         self._leaders = self._comm.Split(0 if self._node.rank == 0 else MPI.UNDEFINED)
         self._windows: list[MPI.Win] = []
         self._sums: dict[tuple[int, int], np.ndarray] = {}
+        self._boards: dict[tuple[int, int], list[np.ndarray]] = {}
         self.clock = clock
         self.rank, self.size = self._comm.rank, self._comm.size
         self.local, self.locals = self._node.rank, self._node.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
-        self.nodes = int(self._comm.allreduce(int(self.local == 0)))
+        self.node = int(self._node.bcast(self._leaders.rank if self.local == 0 else None))
+        self._ranks = _ranks_of_nodes(self._comm.allgather(self.node))
+        self.nodes = len(self._ranks)
+        self._counter, self._counted = self._shared_counter(), 0
         self.library = library()
         self.bytes_exchanged = 0
+        self.waited = 0.0
         self.checksum = 0.0
+        self.background: Background | None = None
+        self.learning = False
         self.stop_wished = False
         self.stopping = False
 
-    def map(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    def map(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> float64 [columns] for i in range(count), spread over the ranks.
 
-        Returns the results of all ranks, float64 [count, columns], and each rank's busy time [s], float64 [size]. This is
-        the only regular traffic between nodes. Raises DivergedError if the nodes' checksums differ.
+        expected: how long each may take [count], in any unit; the longest begin first. Returns the results of all ranks,
+        float64 [count, columns], and each rank's busy time [s], float64 [size]. This is the only regular traffic between
+        nodes. Raises DivergedError if the nodes' checksums differ.
         """
-        mine = np.arange(self.rank, count, self.size)
-        rows = -(-count // self.size)
-        sent = np.zeros((HEADER + rows * columns,))
-        results = sent[HEADER:].reshape(rows, columns)
+        capacity = np.array([len(ranks) for ranks in self._ranks])
+        capacity[0] -= self.learning
+        shares = schedule.deal(np.ones(count) if expected is None else expected, capacity)
+        mine = shares[self.node]
+        return self._run(work, (mine[place] for place in self._places(len(mine))), shares, (count, columns))
+
+    def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """Run work() -> float64 [columns] on rank 0 alone; return its result and each rank's busy time [s], float64 [size]."""
+        shares = [np.zeros(int(node == 0), np.int64) for node in range(self.nodes)]
+        mine = shares[0] if self.rank == 0 else shares[0][:0]
+        table, busy = self._run(lambda i: work(), iter(mine), shares, (1, columns))
+        return table[0], busy
+
+    def _run(
+        self, work: Callable[[int], np.ndarray], mine: Iterator[int], shares: list[np.ndarray], shape: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Do this rank's part, exchange the results; return those of all, and the busy times."""
+        table, headers = self._board(shape)
         start = self.clock()
-        for row, i in enumerate(mine):
-            results[row] = work(int(i))
-        sent[:HEADER] = self.clock() - start, self.stop_wished, self.checksum
-        received = self._allgather(sent)
-        self._compare(received[:, 2])
-        self.stopping = bool(received[:, 1].any())
-        table = received[:, HEADER:].reshape(self.size, rows, columns)
-        return table.transpose(1, 0, 2).reshape(-1, columns)[:count].copy(), received[:, 0].copy()
+        for i in mine:
+            table[i] = work(int(i))
+        end = self.clock()
+        background = self.background if self.size > 1 else None
+        headers[self.rank] = end - start, self.stop_wished, self.checksum, bool(background and not background.done)
+        self.sync(background)
+        self._between_nodes(table, headers, shares)
+        self.waited += self.clock() - end
+        self._compare(headers[:, CHECKSUM])
+        self.stopping = bool(headers[:, STOP].any())
+        self.learning = bool(headers[:, BACKGROUND].any())
+        return table.copy(), headers[:, BUSY].copy()
+
+    def _places(self, count: int) -> Iterator[int]:
+        """Yield places in the node's list of `count` members, as long as any is left; rank 0 has its background done first."""
+        base, self._counted = self._counted, self._counted + count + self.locals  # each rank asks once too often
+        while self.size > 1 and self.background and not self.background.done and self._count(0) - base < count:
+            self.background.advance()
+        while (place := self._count(1) - base) < count:
+            yield place
+
+    def _count(self, step: int) -> int:
+        """Return the node's counter, and move it by `step`. Never waits for another rank (measured, both MPIs)."""
+        before = np.zeros(1, np.int64)
+        self._counter.Fetch_and_op(np.array([step], np.int64), before, 0, 0, MPI.SUM)
+        self._counter.Flush(0)
+        return int(before[0])
+
+    def _board(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the node's table of results and headers of all ranks: two in turn, so that none is written while it is read."""
+        boards = self._boards.get(shape)
+        if boards is None:
+            size = shape[0] * shape[1]
+            boards = self._boards[shape] = [self.shared((size + self.size * HEADER,), np.float64) for _ in range(2)]
+        boards.reverse()
+        size = shape[0] * shape[1]
+        return boards[0][:size].reshape(shape), boards[0][size:].reshape(self.size, HEADER)
+
+    def _between_nodes(self, table: np.ndarray, headers: np.ndarray, shares: list[np.ndarray]) -> None:
+        """Give every node the other nodes' results and headers."""
+        if self.nodes == 1:
+            return
+        if self.local == 0:
+            sizes = [len(share) * table.shape[1] + len(r) * HEADER for share, r in zip(shares, self._ranks, strict=True)]
+            sent, received = np.zeros(max(sizes)), np.empty((self.nodes, max(sizes)))
+            sent[: sizes[self.node]] = np.concatenate([table[shares[self.node]].ravel(), headers[self._ranks[self.node]].ravel()])
+            _wait(self._leaders.Iallgather(sent, received), self.background)
+            for node in range(self.nodes):
+                rows, ranks = shares[node], self._ranks[node]
+                results, about = np.split(received[node, : sizes[node]], [len(rows) * table.shape[1]])
+                table[rows] = results.reshape(len(rows), table.shape[1])
+                headers[ranks] = about.reshape(len(ranks), HEADER)
+            self.bytes_exchanged += received.nbytes - sent.nbytes
+        self.sync()
 
     def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> np.ndarray:
         """Run work(block) -> float64 [columns] for block in range(count), split over the ranks of each node.
@@ -110,11 +200,11 @@ class World:
         self.sync()
         return array
 
-    def sync(self) -> None:
+    def sync(self, background: Background | None = None) -> None:
         """Make this node's writes to shared arrays visible to all its ranks; wait for them."""
         for window in self._windows:
             window.Sync()
-        _wait(self._node.Ibarrier())
+        _wait(self._node.Ibarrier(), background)
         for window in self._windows:
             window.Sync()
 
@@ -175,6 +265,20 @@ class World:
             window.Free()
         self._windows.clear()
         self._sums.clear()
+        self._boards.clear()
+        if self._counter:
+            self._counter.Unlock_all()
+            self._counter.Free()
+
+    def _shared_counter(self) -> MPI.Win:
+        window = MPI.Win.Allocate_shared(8 if self.local == 0 else 0, 8, comm=self._node)
+        window.Lock_all(MPI.MODE_NOCHECK)
+        if self.local == 0:
+            buffer: Any = window.Shared_query(0)[0]
+            np.ndarray(1, np.int64, buffer)[:] = 0
+        window.Sync()
+        self._node.Barrier()
+        return window
 
     def _allgather(self, sent: np.ndarray) -> np.ndarray:
         received = np.empty((self.size, sent.size), sent.dtype)
@@ -214,8 +318,19 @@ def check_launcher(environ: dict[str, str], size: int) -> None:
             )
 
 
-def _wait(request: MPI.Request) -> None:
+def _wait(request: MPI.Request, background: Background | None = None) -> None:
+    """Wait with short sleeps, or with slices of the background in their place."""
     pause = 0.0
     while not request.Test():
+        if background and not background.done:
+            if any(request.Test() for _ in range(POLLS)):  # an exchange has several rounds: let it pass before the next slice
+                return
+            background.advance()
+            continue
         time.sleep(pause)
         pause = min(pause + 5e-6, 1e-3)
+
+
+def _ranks_of_nodes(nodes: list[int]) -> list[np.ndarray]:
+    """Return the ranks of each node, ascending, from each rank's node [size]."""
+    return [np.flatnonzero(np.array(nodes) == node) for node in range(max(nodes) + 1)]

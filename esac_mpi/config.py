@@ -74,6 +74,15 @@ class Evolution:
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
     start_states: Literal["slot", "member"] = "member"
     """Who shares a start state: the members of a slot (a mirrored pair), or nobody."""
+    noise: Literal["philox", "table", "lowrank"] = "philox"
+    """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
+    each weight matrix (EGGROLL, arXiv:2511.16652)."""
+    noise_table_size: int = 2**25
+    """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
+    noise_rank: int = 1
+    """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
+    length_cap: float = 0.0
+    """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,9 @@ class ESAC(Evolution):
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
     gate: Literal["uniform", "normal"] = "uniform"
     """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a probability (C)."""
+    learner_lag: int = 0
+    """Generations for which a SAC phase runs beside the evaluation before its result enters [generations]; at most
+    gradient_interval. P: 0, all ranks wait for it."""
     p_sac_initial: float = 1.0
     """p_sac at generation 0. C."""
     p_sac_final: float = 0.1
@@ -166,6 +178,10 @@ class Learner:
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
     device: str = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Matrix products of the updates: bf16 multiplies in bfloat16 and keeps weights, gradients, Adam and losses in float32
+    (Micikevicius et al. 2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019, arXiv:1905.12322).
+    Worth it only where the device has units for it."""
 
 
 @dataclass(frozen=True)
@@ -344,12 +360,15 @@ def load(argv: list[str]) -> tuple[Config, bool]:
     return config, fresh
 
 
+EVERY_POSITIVE = ("population_size", "sigma", "lr_es", "fitness_episodes", "noise_table_size", "noise_rank")  # of es and esac
+
+
 def check(config: Config) -> None:
     """Raise ConfigError unless every field, and every combination of fields, can be run."""
     positive = {
         "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "sac.batch_size",
         "sac.replay_capacity", "sac.steps_per_generation",
-        *(f"{t}.{k}" for t in ("esac", "es") for k in ("population_size", "sigma", "lr_es", "fitness_episodes")),
+        *(f"{t}.{k}" for t in ("esac", "es") for k in EVERY_POSITIVE),
         "esac.gradient_interval", "esac.p_sac_decay", "esac.amt_interval",
     }  # fmt: skip
     for name, value in flatten(config):
@@ -369,6 +388,11 @@ def check(config: Config) -> None:
         raise ConfigError(f"learner.device = {config.learner.device!r}: expected auto, cpu, cuda or cuda:<number>")
     if not config.esac.sac_episodes and not config.esac.sac_min_steps:
         raise ConfigError("esac.sac_episodes and esac.sac_min_steps are both 0: a SAC phase would have no steps")
+    if config.esac.learner_lag > config.esac.gradient_interval:
+        raise ConfigError(
+            f"esac.learner_lag = {config.esac.learner_lag}: must be at most esac.gradient_interval "
+            f"({config.esac.gradient_interval}), so that one phase is in flight at a time"
+        )
     if config.sac.automatic_temperature and not config.sac.temperature:
         raise ConfigError("sac.temperature = 0.0: must be positive where it is tuned (sac.automatic_temperature)")
     if not any(asdict(config.budget).values()):
@@ -401,6 +425,8 @@ def child_slots(esac: ESAC) -> int:
 
 def _check_population(table: str, evolution: Evolution) -> None:
     n = evolution.population_size
+    if 0 < evolution.length_cap < 1:
+        raise ConfigError(f"{table}.length_cap = {evolution.length_cap}: must be 0 (off) or at least 1")
     if evolution.sampling == "mirrored" and n % 2:
         raise ConfigError(f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided")
     if isinstance(evolution, ESAC):

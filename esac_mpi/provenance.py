@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi import __version__, log
+from esac_mpi import __version__, affinity, kernels, log
 from esac_mpi.envs import Env, UnstablePhysics
 from esac_mpi.noise import Purpose, generator, integer
 
@@ -30,18 +30,24 @@ class Ranks(Protocol):
         """Return every rank's object."""
 
 
-def gather(seed: int, env: Env, world: Ranks, device: str, command: list[str]) -> dict[str, Any]:
-    """Return the run's provenance; warn if the nodes would compute different bits."""
-    mine = {"cpu": cpu(), "versions": versions(), "physics": physics_digest(seed, env)}
-    everyone = world.gather(mine)
+def gather(seed: int, env: Env, world: Ranks, device: str, threads: int, command: list[str]) -> dict[str, Any]:
+    """Return the run's provenance; warn if nodes would compute different bits, or ranks lack cores.
+
+    device, threads: the learner's; 0 threads = none.
+    """
+    mine = {"cpu": cpu(), "versions": versions(), "kernel": kernels.NAME, "physics": physics_digest(seed, env)}
+    everyone = world.gather({**mine, "cores": affinity.cores()})
     for what in mine:
         odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
         if odd and world.rank == 0:
             log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
+    for complaint in affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads) if world.rank == 0 else ():
+        log.warn(complaint)
     return {
         "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
         "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
-        "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "python": platform.python_version(),
+        "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "kernel": kernels.NAME,
+        "python": platform.python_version(),
         "platform": platform.platform(), "versions": mine["versions"], "probe_steps": PROBE_STEPS * world.size,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }  # fmt: skip

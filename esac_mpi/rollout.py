@@ -14,7 +14,9 @@ from esac_mpi.policy import Policy
 class Spread(Protocol):
     """What this module needs of the ranks (comm.World)."""
 
-    def map(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    def map(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> [columns] over all ranks; return [count, columns] and busy seconds [size]."""
 
 
@@ -59,8 +61,11 @@ class Best:
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
 
 
-def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None] | None = None) -> Episode:
-    """Play one noise-free episode whose start state is addressed by `seed`; show `watch` each observation acted on."""
+def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None] | None = None, cap: int = 0) -> Episode:
+    """Play one noise-free episode whose start state is addressed by `seed`; show `watch` each observation acted on.
+
+    cap > 0 truncates the episode there [steps].
+    """
     total, length = 0.0, 0
     terminated = truncated = False
     try:
@@ -72,6 +77,7 @@ def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None
             length += 1
             observation, reward, terminated, truncated = env.step(action)
             total += reward
+            truncated = truncated or length == cap
     except UnstablePhysics:
         total = np.nan
     if env.unstable or not np.isfinite(total):

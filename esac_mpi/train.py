@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi import envs, learners, log, provenance, rollout, state
+from esac_mpi import envs, learners, log, mutation, provenance, rollout, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config
@@ -82,15 +82,19 @@ def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
     world.stop_on_signals()
     start = world.clock()
     before = job.run.wall_seconds if job.run else 0.0
-    tried = (job.state.generation, start)
+    tried, recording = (job.state.generation, start), 0.0
     try:
         while progress(job) < 1 and not world.stopping:
             row, timing = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+            made = world.clock()
             row.update(evaluation_columns(job))
             if job.run:
-                timing.update(wall_seconds=before + world.clock() - start, bytes_exchanged=world.bytes_exchanged)
+                now = world.clock()
+                timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
+                timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
                 add_row(job, row, timing)
                 tried = checkpoint_if_due(job, tried)
+                recording = world.clock() - now
         return finish(job)
     except Exception:
         if job.run:
@@ -103,13 +107,17 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: envs.make(config.task.id, config.task.horizon), task_errors)
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon)
+    mutate = together(
+        world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
+    )
+    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, learner_env(config, world))
     initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
-    learner = together(world, lambda: make_learner(config, layout, world), {learners.NoDevice: WRONG_USAGE})
+    learner = together(world, lambda: make_learner(config, layout, env.horizon, world), {learners.NoDevice: WRONG_USAGE})
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
 
     device = "none" if learner is None else str(learner.device)
-    origin = provenance.gather(config.seed, env, world, device, command)
+    threads = config.learner.threads if config.algorithm != "es" else 0
+    origin = provenance.gather(config.seed, env, world, device, threads, command)
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     together(world, lambda: restore(job), exit_codes(world))
     state.share(job.state, world)
@@ -122,11 +130,19 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     return job
 
 
-def make_learner(config: Config, layout: Layout, world: World) -> Any:
+def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
     """Return the SAC learner, on rank 0 of the algorithms that have one."""
     if world.rank or config.algorithm == "es":
         return None
-    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC))
+    esac = config.esac  # a phase in flight keeps the transitions that it overwrites, until its result enters
+    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) if esac.learner_lag else 0
+    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
+
+
+def learner_env(config: Config, world: World) -> envs.Env | None:
+    """Return an environment of its own for SAC phases that run beside the evaluation, on rank 0."""
+    lagged = config.algorithm == "esac" and config.esac.learner_lag
+    return envs.make(config.task.id, config.task.horizon) if lagged and world.rank == 0 else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
@@ -347,7 +363,7 @@ def learner_arrays(job: Job) -> dict[str, np.ndarray]:
 
 def replay(job: Job) -> Any:
     """Return the learner's replay, or None."""
-    return None if job.learner is None else job.learner.replay
+    return None if job.learner is None else job.learner.stored_replay
 
 
 def announce(job: Job, origin: dict[str, Any]) -> None:
@@ -365,7 +381,7 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         return
     dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
     log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
-    for what in ("cpu", "versions", "device"):
+    for what in ("cpu", "versions", "device", "kernel"):
         was = job.run.restored.attributes.get(what)
         if was != origin[what]:
             log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")

@@ -21,6 +21,23 @@ def test_map_gives_every_result_in_order(world):
     assert busy.shape == (1,)
 
 
+def test_map_begins_with_what_is_expected_to_take_longest(world):
+    begun = []
+    table, _ = world.map(lambda i: begun.append(i) or np.array([i]), 4, 1, np.array([1.0, 3.0, 2.0, 3.0]))
+    assert begun == [1, 3, 2, 0]
+    assert table.tolist() == [[0], [1], [2], [3]]
+
+
+def test_results_stay_their_readers_when_the_next_ones_are_made(world):
+    tables = [world.map(lambda i, k=k: np.array([10 * k + i]), 3, 1)[0] for k in range(4)]
+    assert [table.ravel().tolist() for table in tables] == [[10 * k, 10 * k + 1, 10 * k + 2] for k in range(4)]
+
+
+def test_at_root_gives_rank_0s_result(world):
+    row, busy = world.at_root(lambda: np.array([7.0, 8.0]), 2)
+    assert (row.tolist(), busy.shape) == ([7.0, 8.0], (1,))
+
+
 def test_over_blocks_adds_in_block_order(world):
     # in float64, (1e16 + 1) - 1e16 is 0 and (1e16 - 1e16) + 1 is 1: the order shows
     assert world.over_blocks(lambda b: np.array([[1e16, 1.0, -1e16][b]]), 3, 1) == [0.0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, evolution, noise
+from esac_mpi import config, evolution, mutation, noise
 from esac_mpi.algorithms import es, esac
 from esac_mpi.comm import World
 from esac_mpi.learners.phase import Phase
@@ -41,9 +41,16 @@ class Teacher:
     def __init__(self, theta):
         self.theta, self.phases = theta, []
 
-    def phase(self, env, k, episodes, steps, cut=False):
+    def begin(self, env, k, episodes, steps, cut=False):
+        yield
         self.phases.append(k)
         return Phase(env_steps=steps, episodes=episodes, gradient_updates=7)
+
+    def hold(self):
+        self.held = True
+
+    def release(self):
+        self.held = False
 
 
 @pytest.fixture
@@ -58,7 +65,7 @@ def make(world, **settings):
         config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
     )
     config.check(options)
-    params = esac.Params(options, LAYOUT, 10)
+    params = esac.Params(options, LAYOUT, 10, mutation.make(options, LAYOUT, world))
     return params, esac.init(params, world), Track()
 
 
@@ -164,6 +171,53 @@ def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
     assert (state.counters.gradient_updates, state.counters.env_steps_learner) == (14, 2 * params.config.esac.sac_min_steps)
 
 
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
+    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=lag, esac__amt_clip=0.01)
+    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+    for k in range(1, 9):
+        row = advance(world, params, state, env, learner=learner)
+        assert row["sac_phase"] == (k % 3 == 0)
+        assert (state.theta_sac == 0.5).all() == (k >= 3 + lag)
+        assert state.phase_begun == (k // 3 * 3 if k >= 3 and k - k // 3 * 3 < lag else 0)
+        assert getattr(learner, "held", False) == bool(state.phase_begun)
+        assert np.isfinite(row["sac_episodes"])
+        assert row["sac_episodes"] == (params.config.esac.sac_episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0)
+        assert state.counters.sac_phases == max(k - lag, 0) // 3
+        assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
+
+
+def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
+    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
+    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+    advance(world, params, state, env, 4, learner)
+    assert (state.phase_begun, learner.phases) == (3, [])
+    world.background = None  # as in a new process
+    again = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+    advance(world, params, state, env, 1, again)
+    assert (again.phases, again.held, state.phase_begun) == ([3], False, 0)
+
+
+def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
+    class Fading(Track):
+        def reset(self, seed):
+            observation = super().reset(seed)
+            self.left = 2 + seed % 9
+            return observation
+
+    params, state, _ = make(world, esac__length_cap=1.2, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
+    mean = 0.0
+    for k in range(1, 6):
+        cap = int(np.ceil(1.2 * mean))
+        row = advance(world, params, state, Fading())
+        whole = [2 + noise.integer(0, Purpose.EPISODE, k, i) % 9 for i in range(10)]
+        assert row["length_cap"] == cap
+        assert row["length"].tolist() == [min(length, cap or 99) for length in whole]
+        new = np.mean(row["length"])
+        mean = mean + 0.1 * (new - mean) if mean else new
+        assert state.mean_length == pytest.approx(mean, rel=1e-12)
+
+
 def test_no_phase_runs_where_p_sac_is_zero(world):
     params, state, env = make(world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
     advance(world, params, state, env, 5)
@@ -242,7 +296,7 @@ def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     off = {"esac__sac_copies": 0, "esac__crossover": "off", "esac__winner_pull": 0.0, "esac__p_sac_initial": 0.0}
     params, state, env = make(world, **off, esac__p_sac_final=0.0)
     table = {name.replace("esac", "es"): value for name, value in SETTINGS.items()}
-    plain = es.Params(config.updated(config.Config(), table), LAYOUT, 10)
+    plain = es.Params(config.updated(config.Config(), table), LAYOUT, 10, mutation.Philox(0))
     alone = es.init(plain, world)
     for _ in range(3):
         advance(world, params, state, env)

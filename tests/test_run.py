@@ -196,6 +196,65 @@ def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches):
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
+LAGGED = [*CYCLIC, "--esac.learner_lag", 2]
+
+
+@pytest.fixture(scope="module")
+def lagged(tmp_path_factory):
+    """The straight run with SAC phases beside the evaluation of two generations."""
+    path = tmp_path_factory.mktemp("lagged") / "run"
+    run(1, *LAGGED, "--budget.generations", 20, "--run-dir", path)
+    return path
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 1), (3, 2), (3, 3)])
+def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(lagged, straight, tmp_path, monkeypatch, ranks, nodes):
+    monkeypatch.setenv("NODES", str(nodes))
+    run(ranks, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER)
+    assert_same_run(lagged, tmp_path / "run")
+    rows, direct = science(lagged), science(straight)
+    assert rows["metrics/sac_phase"].sum() >= 5
+    begun = np.flatnonzero(direct["metrics/sac_phase"])[0]
+    assert rows["metrics/gradient_updates"][begun + 1] == 0 < direct["metrics/gradient_updates"][begun]
+    assert rows["metrics/gradient_updates"][begun + 2] == direct["metrics/gradient_updates"][begun]
+
+
+def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path):
+    rows = science(lagged)
+    begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])  # the replay has wrapped by then
+    for generations, ranks in ((begun, 2), (begun + 1, 3), (20, 2)):
+        run(ranks, *LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run")
+        assert read(tmp_path / "run/checkpoint.h5")[0]["state/phase_begun"] == (begun if generations < 20 else rows_begun(lagged))
+    assert_same_run(lagged, tmp_path / "run")
+
+
+def rows_begun(path: Path) -> int:
+    return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
+
+
+@pytest.mark.parametrize("kind", ["table", "lowrank"])
+def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("NODES", "2")
+    options = ["--esac.noise", kind, "--esac.noise_table_size", 100_000, "--esac.noise_rank", 2, "--esac.length_cap", 1.5]
+    wide = [*CYCLIC, *options]
+    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
+    run(1, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
+    run(3, *wide, "--budget.generations", 4, "--run-dir", tmp_path / "parts", program=EAGER)
+    run(2, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+
+
+def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODES", "2")
+    arguments = ["--algorithm", "es", *TASK, "--es.population_size", 10, "--evaluation.every", 100, "--budget.generations", 4]
+    received = []
+    for hidden in (8, 200):
+        run(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), program=EAGER)
+        received.append(np.diff(Run.open(tmp_path / str(hidden)).history["timing/bytes_exchanged"]).tolist())
+    members, columns, header = 5, 5, 4  # of the other node
+    assert received == [[8 * (members * columns + header)] * 3] * 2
+
+
 def replayed(path: Path) -> float:
     """Return the mean return of policy.h5 over the start states of the evaluation it was chosen in."""
     arrays, about = read(path / "policy.h5")

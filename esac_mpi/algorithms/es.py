@@ -5,6 +5,7 @@ sampling, centred ranks, Adam. The gradient is 1/(n sigma) sum_i F_i eps_i, as i
 which matters for SGD and weight decay alone.
 """
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi import evolution, noise
 from esac_mpi.envs import Env
+from esac_mpi.mutation import Mutation
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.rollout import Best, Counters, NoFiniteReturn, play
 
 Row = dict[str, Any]
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
+LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Params:
     config: configuration.Config
     layout: Layout
     horizon: int  # of an episode [steps]
+    mutation: Mutation  # how epsilon is made
+    learner_env: Env | None = None  # where a SAC phase plays that runs beside the evaluation; on rank 0
 
 
 @dataclass
@@ -40,6 +45,7 @@ class State:
     adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    mean_length: float = 0.0  # running mean of the population's episodes [steps]
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -67,8 +73,9 @@ class Population:
     fitness: np.ndarray  # float64 [n] episodic returns, nan where unstable
     length: np.ndarray  # int64 [n] [steps]
     observation_sums: np.ndarray  # float64 [3, observation]
-    busy: np.ndarray  # float64 [ranks] [s]
     unstable: int  # episodes whose return is not finite
+    cap: int  # at which episodes were truncated [steps]; 0 = none
+    timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
 
 
 def init(params: Params, world: Any) -> State:
@@ -82,7 +89,8 @@ def init(params: Params, world: Any) -> State:
 def generation(params: Params, state: State, world: Any, env: Env, learner: None = None) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     es, k, start = params.config.es, state.generation + 1, world.clock()
-    population = evaluate(params, es, k, es.sigma, lambda slot: state.theta_es, world, env, state.normaliser)  # lines 5-8
+    cap = length_cap(es, state.mean_length)
+    population = evaluate(params, es, k, es.sigma, lambda slot: state.theta_es, world, env, cap, state.normaliser)  # lines 5-8
     shaped = evolution.centered_ranks(population.fitness)  # line 9
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
     evaluated = world.clock()
@@ -102,16 +110,18 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: None
     state.generation = k
     if es.observation_normalisation:
         state.observation_sums += population.observation_sums
+    state.mean_length = mean_length(es, state.mean_length, population)
     count(state.counters, population, params.horizon)
     row = {
         "fitness": population.fitness,
         "length": population.length,
+        "length_cap": population.cap,
         "sigma": es.sigma,
         "theta_norm": np.sqrt(theta_squares),
         "update_norm": np.sqrt(change_squares),
     }
-    timing = {"busy_seconds": population.busy, "seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
-    return row, timing
+    seconds = {"seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
+    return row, {**population.timing, **seconds}
 
 
 def evaluate(
@@ -122,17 +132,25 @@ def evaluate(
     parent: Callable[[int], np.ndarray],
     world: Any,
     env: Env,
+    cap: int = 0,
     normaliser: Normaliser | None = None,
+    expected: np.ndarray | None = None,
 ) -> Population:
-    """Evaluate parent(slot) + sign * sigma * eps for every member of generation k. Algorithm 1, lines 5-8."""
+    """Evaluate parent(slot) + sign * sigma * eps for every member of generation k. Algorithm 1, lines 5-8.
+
+    cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
+    """
     policy = make_policy(params, env, normaliser)
     normalise = isinstance(es, configuration.ES) and es.observation_normalisation
     size = params.layout.sizes[0] if normalise else 0
 
     def work(i: int) -> np.ndarray:
         slot, sign = member(es, i)
+        start = world.clock()
         for block, part in noise.blocks(params.layout.d):
             policy.theta[part] = evolution.mutated(parent(slot)[part], epsilon(params, k, slot, block, part), sign, sigma)
+        policy.load()
+        made = world.clock()
         sums, total, length, unstable = np.zeros((3, size)), 0.0, 0, 0
 
         def watch(observation: np.ndarray) -> None:
@@ -142,24 +160,43 @@ def evaluate(
 
         try:
             for number in range(es.fitness_episodes):
-                start = slot if es.start_states == "slot" else i
-                seed = noise.integer(params.config.seed, Purpose.EPISODE, k, start, number)
-                episode = play(env, policy, seed, watch if normalise else None)
+                who = slot if es.start_states == "slot" else i
+                seed = noise.integer(params.config.seed, Purpose.EPISODE, k, who, number)
+                episode = play(env, policy, seed, watch if normalise else None, cap)
                 total += episode.episodic_return
                 length += episode.episodic_length
                 unstable += not np.isfinite(episode.episodic_return)
         except Exception as error:
             error.add_note(f"in generation {k}, member {i} (seed {params.config.seed})")
             raise
-        return np.concatenate([[total / es.fitness_episodes, length, unstable], sums.ravel()])
+        played = [total / es.fitness_episodes, length, unstable, made - start, world.clock() - made]
+        return np.concatenate([played, sums.ravel()])
 
-    table, busy = world.map(work, configuration.members(es), 3 + 3 * size)
+    waited = world.waited
+    table, busy = world.map(work, configuration.members(es), 5 + 3 * size, expected)
     if not np.isfinite(table[:, 0]).any():
         raise NoFiniteReturn(f"generation {k}: the return of no member is finite; lower sigma or look at the task")
     sums = np.zeros((3, params.layout.sizes[0]))
-    for row in table[:, 3:].reshape(-1, 3, size) if normalise else ():
+    for row in table[:, 5:].reshape(-1, 3, size) if normalise else ():
         sums += np.where(np.isfinite(row).all(), row, 0.0)  # in member order
-    return Population(table[:, 0], table[:, 1].astype(np.int64), sums, busy, int(table[:, 2].sum()))
+    timing = {
+        "busy_seconds": busy,
+        "member_seconds": table[:, 4],
+        "seconds_noise": table[:, 3].sum(),
+        "seconds_wait": world.waited - waited,
+    }
+    return Population(table[:, 0], table[:, 1].astype(np.int64), sums, int(table[:, 2].sum()), cap, timing)
+
+
+def length_cap(es: configuration.Evolution, mean: float) -> int:
+    """Return where episodes are truncated, given their running mean length; 0 = nowhere [steps]."""
+    return math.ceil(es.length_cap * mean)
+
+
+def mean_length(es: configuration.Evolution, mean: float, population: Population) -> float:
+    """Return the running mean length of an episode after a population [steps]."""
+    new = float(population.length.mean()) / es.fitness_episodes
+    return mean + LENGTH_RATE * (new - mean) if mean else new
 
 
 def member(es: configuration.Evolution, i: int) -> tuple[int, int]:
@@ -169,7 +206,7 @@ def member(es: configuration.Evolution, i: int) -> tuple[int, int]:
 
 def epsilon(params: Params, k: int, slot: int, block: int, part: slice) -> np.ndarray:
     """Return a block of the noise of a slot in generation k, float32 [block size]. Algorithm 1, line 6."""
-    return noise.normal(params.config.seed, Purpose.MUTATION, k, slot, block, part.stop - part.start)
+    return params.mutation.epsilon(k, slot, block, part)
 
 
 def step(

@@ -25,6 +25,7 @@ from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms import sac
 from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
 from esac_mpi.envs import Env
+from esac_mpi.learners.phase import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Best, Counters
@@ -45,6 +46,9 @@ class State:
     sigma: float
     tuning_multiplier: float = 1.0  # Eq. (8) with the clipped step: sigma / sigma(1)
     log_multiplier_unclipped: float = 0.0  # natural logarithm of Eq. (8) as printed, with the unclipped step
+    mean_length: float = 0.0  # running mean of the population's episodes [steps]
+    expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [slots] of the next members, for scheduling alone
+    phase_begun: int = 0  # generation whose SAC phase is in flight; 0 = none
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -98,28 +102,61 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     """Make one generation; return its metrics and its timing."""
     esac, k, clock = params.config.esac, state.generation + 1, [world.clock()]
     sigma_noise = esac.sigma if esac.amt_scope == "gradient" else state.sigma
+    begin_phase(params, state, world, env, learner)  # again, if a stop came between its begin and its end
 
-    population = strategy.evaluate(params, esac, k, sigma_noise, state.parent, world, env)  # lines 5-8
+    cap = strategy.length_cap(esac, state.mean_length)
+    expected = expected_members(esac, state.expected_length)
+    population = strategy.evaluate(params, esac, k, sigma_noise, state.parent, world, env, cap, expected=expected)  # lines 5-8
     clock.append(world.clock())
     shaped = evolution.centered_ranks(population.fitness)  # line 9
     plan = decide(params, state, k, population.fitness, shaped, world)  # lines 10, 12, 24
+    clock.append(world.clock())
     moved = update(params, state, k, sigma_noise, shaped, plan.winners, world)  # lines 11, 26
     clock.append(world.clock())
     row = describe(params, state, population, plan, moved)
 
-    phase = None
+    phase, phase_seconds = None, np.nan
+    if state.phase_begun and k == state.phase_begun + esac.learner_lag:
+        phase, phase_seconds = end_phase(state, world, learner)
     if plan.learns:  # lines 12-23
-        phase, _ = sac.learn(world, state, lambda: learner.phase(env, k, esac.sac_episodes, esac.sac_min_steps), learner)
+        state.phase_begun, world.learning = k, True
+        begin_phase(params, state, world, env, learner)
+        if not esac.learner_lag:
+            phase, phase_seconds = end_phase(state, world, learner)
     clock.append(world.clock())
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
     state.sigma = plan.sigma  # line 24
+    state.expected_length = expected_slots(params, state, population, plan)
+    state.mean_length = strategy.mean_length(esac, state.mean_length, population)
     state.parents = new_population(esac, born=len(state.children))  # line 27
     state.generation = k
     strategy.count(state.counters, population, params.horizon)
 
-    seconds = dict(zip(("seconds_evaluate", "seconds_update", "seconds_learn"), np.diff(clock), strict=True))
-    return {**row, **sac.metrics(phase)}, {"busy_seconds": population.busy, **seconds}
+    parts = ("seconds_evaluate", "seconds_plan", "seconds_update", "seconds_learn")
+    seconds = dict(zip(parts, np.diff(clock), strict=True))
+    return {**row, **sac.metrics(phase)}, {**population.timing, **seconds, "seconds_phase": phase_seconds}
+
+
+def begin_phase(params: Params, state: State, world: Any, env: Env, learner: Any) -> None:
+    """Begin the SAC phase in flight, on rank 0, unless it is begun. Algorithm 1, lines 12-23.
+
+    With learner_lag L it runs beside the evaluation of the next L generations, and its result enters at the end of the last.
+    """
+    if learner is None or not state.phase_begun or world.background is not None:
+        return
+    esac = params.config.esac
+    if esac.learner_lag:
+        learner.hold()  # checkpoints have the learner of the phase's start until its result enters
+    steps = learner.begin(params.learner_env or env, state.phase_begun, esac.sac_episodes, esac.sac_min_steps)
+    world.background = sac.Flight(steps, state.phase_begun, world.clock)
+
+
+def end_phase(state: State, world: Any, learner: Any) -> tuple[Phase, float]:
+    """Let the phase in flight end and its result enter; return it, and on rank 0 the time spent on it [s]."""
+    phase, _, seconds = sac.learn(world, state, learner)
+    state.phase_begun = 0
+    return phase, seconds
 
 
 def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np.ndarray, world: Any) -> Plan:
@@ -218,6 +255,23 @@ def new_population(esac: configuration.ESAC, born: int) -> np.ndarray:
     return parents
 
 
+def expected_slots(params: Params, state: State, population: Population, plan: Plan) -> np.ndarray:
+    """Return how long episodes of the next population may be, by slot [steps]: as their parents' were; for scheduling alone."""
+    parents = state.parents
+    length = population.length.reshape(parents.size, -1).mean(axis=1)  # [slots]
+    means = {kind: length[parents == kind].mean() for kind in (CENTRE, SAC_COPY) if (parents == kind).any()}
+    expected = np.full(parents.size, means.get(CENTRE, length.mean()))
+    children = len(state.children)
+    expected[:children] = population.length[plan.winners[:children]]
+    expected[children : children + params.config.esac.sac_copies] = means.get(SAC_COPY, length.mean())
+    return expected
+
+
+def expected_members(esac: configuration.ESAC, expected: np.ndarray) -> np.ndarray | None:
+    """Return the expected length of every member [n], or None before the first generation."""
+    return np.repeat(expected, configuration.members(esac) // expected.size) if expected.size else None
+
+
 def describe(params: Params, state: State, population: Population, plan: Plan, moved: Row) -> Row:
     """Return a row's columns about the population, as it was evaluated."""
     slot_of = np.arange(population.fitness.size) // (population.fitness.size // state.parents.size)
@@ -226,6 +280,7 @@ def describe(params: Params, state: State, population: Population, plan: Plan, m
     return {
         "fitness": population.fitness,
         "length": population.length,
+        "length_cap": population.cap,
         "parent": parent,
         "winners": plan.winners,
         "wins_centre": int((won == CENTRE).sum()),

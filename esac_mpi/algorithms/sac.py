@@ -3,6 +3,8 @@
 Source: Haarnoja et al. 2018. The other ranks share the evaluations.
 """
 
+import math
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,33 +45,71 @@ def init(params: Params, world: Any) -> State:
 def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
     k, start = state.generation + 1, world.clock()
-    phase, busy = learn(world, state, lambda: learner.phase(env, k, 0, params.config.sac.steps_per_generation, cut=True), learner)
+    if learner is not None:
+        steps = learner.begin(env, k, 0, params.config.sac.steps_per_generation, cut=True)
+        world.background = Flight(steps, k, world.clock)
+    phase, busy, _ = learn(world, state, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}
     return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start}
 
 
-def learn(world: Any, state: Any, work: Any, learner: Any) -> tuple[Phase, np.ndarray]:
-    """Run a learner phase on rank 0; give every rank its counts and theta_sac. Returns the phase and busy seconds [ranks]."""
+class Flight:
+    """A SAC phase on its way, on rank 0: a slice at a time beside other work, or the rest of it at once."""
 
-    def task(i: int) -> np.ndarray:
+    SLICE = 0.002  # least time of a slice [s]
+
+    def __init__(self, steps: Generator[None, None, Phase], k: int, clock: Callable[[], float]) -> None:
+        self._steps, self._k, self._clock = steps, k, clock
+        self._phase: Phase | None = None
+        self.seconds = 0.0  # spent on it so far
+
+    @property
+    def done(self) -> bool:
+        """Whether the phase has ended; its result waits for the generation that it is due in."""
+        return self._phase is not None
+
+    def advance(self, seconds: float = SLICE) -> None:
+        """Go on for at least `seconds`, or to the end of the phase."""
+        start = self._clock()
         try:
-            return work().vector()
+            while self._clock() < start + seconds:
+                next(self._steps)
+        except StopIteration as end:
+            self._phase = end.value
         except Exception as error:
-            error.add_note(f"in the SAC phase of generation {state.generation + 1}")
+            error.add_note(f"in the SAC phase of generation {self._k}")
             raise
+        finally:
+            self.seconds += self._clock() - start
 
-    table, busy = world.map(task, 1, Phase.SIZE)  # one task: rank 0's
-    phase = Phase.of(table[0])
+    def finish(self) -> Phase:
+        """Run the rest of the phase; return what it did."""
+        if self._phase is None:
+            self.advance(math.inf)
+        assert self._phase is not None
+        return self._phase
+
+
+def learn(world: Any, state: Any, learner: Any) -> tuple[Phase, np.ndarray, float]:
+    """End rank 0's phase in flight; give every rank its counts and theta_sac.
+
+    Returns the phase, busy seconds [ranks], and on rank 0 the seconds spent on the phase since it began.
+    """
+    flight = world.background
+    numbers, busy = world.at_root(lambda: world.background.finish().vector(), Phase.SIZE)
+    phase = Phase.of(numbers)
+    world.background = None
     if learner is not None:
+        learner.release()
         state.theta_sac[:] = learner.theta
     world.broadcast_shared(state.theta_sac)
     state.counters.env_steps_learner += phase.env_steps
     state.counters.gradient_updates += phase.gradient_updates
     state.counters.unstable_episodes += phase.unstable_episodes
     state.counters.sac_phases += 1
-    return phase, busy
+    return phase, busy, flight.seconds if flight else np.nan
 
 
 def metrics(phase: Phase | None) -> Row:

@@ -1,0 +1,30 @@
+"""Which cores the ranks may run on, and what is wrong with that."""
+
+import os
+
+
+def cores() -> list[int]:
+    """Return the cores that this process may run on; to be asked after all imports, of which some change it."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list[str]:
+    """Return warnings about the ranks' cores.
+
+    hosts: of each rank; allowed: cores that each rank may run on; threads: the learner's, on rank 0 (0 = no learner).
+    """
+    found = []
+    for host in dict.fromkeys(hosts):
+        ranks = [r for r, name in enumerate(hosts) if name == host]
+        union = set().union(*(allowed[r] for r in ranks))
+        if len(ranks) > len(union):
+            found.append(
+                f"{len(ranks)} ranks of {host} share {len(union)} core(s) and will take turns: start fewer, or have the launcher "
+                "bind each to a core of its own (Slurm: --cpu-bind=cores; Open MPI: --bind-to core, or none on a small machine)"
+            )
+    if threads > len(allowed[0]):
+        found.append(
+            f"learner.threads = {threads}, but rank 0 may run on {len(allowed[0])} core(s): have the launcher give it more, "
+            "or lower learner.threads"
+        )
+    return found

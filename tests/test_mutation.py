@@ -1,0 +1,82 @@
+"""Epsilon, made in three ways."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from esac_mpi import config, noise
+from esac_mpi.comm import World
+from esac_mpi.mutation import LowRank, Philox, Table, TableTooSmall, make
+from esac_mpi.noise import Purpose
+from esac_mpi.policy import Layout
+
+LAYOUT = Layout((3, 150, 140, 2))  # two blocks of parameters
+KINDS = ["philox", "table", "lowrank"]
+
+
+@pytest.fixture
+def world():
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+def whole(mutation, k, slot):
+    return np.concatenate([mutation.epsilon(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)])
+
+
+def made(world, kind, layout=LAYOUT, rank=1):
+    values = {"esac.noise": kind, "esac.noise_table_size": 100_000, "esac.noise_rank": rank, "seed": 4}
+    return make(config.updated(config.Config(), values), layout, world)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epsilon_is_a_function_of_its_address(world, kind):
+    mutation, other = made(world, kind), made(world, kind)
+    first = whole(mutation, 7, 2).copy()
+    whole(mutation, 8, 3)
+    np.testing.assert_array_equal(whole(mutation, 7, 2), first)
+    np.testing.assert_array_equal(whole(other, 7, 2), first)
+    assert first.dtype == np.float32
+    assert first.shape == (LAYOUT.d,)
+    assert all((whole(mutation, *address) != first).mean() > 0.99 for address in [(8, 2), (7, 3), (2, 7)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epsilon_has_mean_0_and_variance_1_and_slots_are_uncorrelated(world, kind):
+    mutation = made(world, kind, rank=2)
+    draws = np.stack([whole(mutation, 1, slot) for slot in range(60)]).astype(float)
+    assert abs(draws.mean()) < 0.02
+    assert abs(draws.var() - 1) < 0.05
+    assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.05
+
+
+def test_philox_draws_every_block_at_its_address():
+    parts = dict(noise.blocks(LAYOUT.d))
+    expected = noise.normal(4, Purpose.MUTATION, 7, 2, 1, parts[1].stop - parts[1].start)
+    np.testing.assert_array_equal(Philox(4).epsilon(7, 2, 1, parts[1]), expected)
+
+
+def test_a_slot_of_the_table_is_one_piece_of_it(world):
+    table = Table(4, LAYOUT.d, 100_000, world)
+    np.testing.assert_array_equal(
+        table.values[noise.BLOCK : 2 * noise.BLOCK], noise.normal(4, Purpose.TABLE, 0, 0, 1, noise.BLOCK)
+    )
+    epsilon = whole(table, 1, 0)
+    places = np.flatnonzero(table.values == epsilon[0])
+    assert any((table.values[p : p + LAYOUT.d] == epsilon).all() for p in places)
+
+
+def test_a_table_shorter_than_theta_is_refused(world):
+    with pytest.raises(TableTooSmall, match=f"noise_table_size = 1000: theta alone has {LAYOUT.d}"):
+        Table(4, LAYOUT.d, 1000, world)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_low_rank_noise_has_that_rank_and_full_biases(rank):
+    views = LAYOUT.views(whole(LowRank(4, LAYOUT, rank), 1, 0))
+    assert [np.linalg.matrix_rank(view) for view in views[::2]] == [rank, rank, min(rank, 2)]
+    a = noise.normal(4, Purpose.MUTATION, 1, 0, 4, 140 * rank).reshape(140, rank)
+    b = noise.normal(4, Purpose.MUTATION, 1, 0, 5, 150 * rank).reshape(rank, 150)
+    np.testing.assert_allclose(views[2], a @ b / np.sqrt(rank), atol=1e-5)
+    np.testing.assert_array_equal(views[3], noise.normal(4, Purpose.MUTATION, 1, 0, 6, 140))

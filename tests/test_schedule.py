@@ -1,0 +1,30 @@
+"""Who evaluates what."""
+
+import numpy as np
+
+from esac_mpi.schedule import deal
+
+
+def dealt(expected, capacity):
+    return [share.tolist() for share in deal(np.array(expected, float), np.array(capacity))]
+
+
+def test_one_node_takes_the_longest_first_and_equals_in_order():
+    assert dealt([1, 3, 2, 3], [4]) == [[1, 3, 2, 0]]
+    assert dealt([1, 1, 1], [1]) == [[0, 1, 2]]
+
+
+def test_nodes_get_what_they_would_be_done_with_first():
+    # loads: 7 to node 0; 5 and then 3 to node 1 (5 < 7, 8 > 7); 2 to node 0; 1 to node 1
+    assert dealt([3, 7, 1, 5, 2], [1, 1]) == [[1, 4], [3, 0, 2]]
+
+
+def test_a_node_with_more_ranks_gets_more():
+    shares = dealt([1] * 40, [3, 1])
+    assert [len(share) for share in shares] == [30, 10]
+    assert sorted(shares[0] + shares[1]) == list(range(40))
+
+
+def test_a_node_whose_only_rank_learns_gets_nothing_but_one_rank_alone_gets_all():
+    assert dealt([1, 1], [0, 1]) == [[], [0, 1]]
+    assert dealt([1, 1], [0]) == [[0, 1]]
