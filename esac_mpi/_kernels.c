@@ -170,12 +170,15 @@ static void normal_chunk(const uint32_t counter[4], const uint32_t key[2], float
 
 /* ---- arguments ---- */
 
-/* Return whether a buffer's format is float32 of this machine: "f", or "<f" as arrays from files have it. */
-static int is_float32(const char *format)
+/* Return 'f' or 'd' for float32 or float64 of this machine ("f", or "<f" as arrays from files have it), else 0. */
+static int kind_of(const char *format)
 {
     const uint16_t one = 1;
     const char native = *(const unsigned char *)&one ? '<' : '>';
-    return format && !strcmp(format + (*format == native || *format == '='), "f");
+    if (!format)
+        return 0;
+    format += *format == native;
+    return (*format == 'f' || *format == 'd') && !format[1] ? *format : 0;
 }
 
 /* Open `object` as a contiguous float32 vector of `size` elements (of any length if size is -1). */
@@ -186,7 +189,7 @@ static int vector(PyObject *object, Py_buffer *view, Py_ssize_t size, int flags,
         PyErr_Format(PyExc_ValueError, "%s must be a contiguous%s float32 array", name, flags & PyBUF_WRITABLE ? " writable" : "");
         return -1;
     }
-    if (view->ndim == 1 && is_float32(view->format) && (size < 0 || view->shape[0] == size))
+    if (view->ndim == 1 && kind_of(view->format) == 'f' && (uintptr_t)view->buf % sizeof(float) == 0 && (size < 0 || view->shape[0] == size))
         return 0;
     PyErr_Format(PyExc_ValueError, "%s must be float32 [%zd], got format %s, %d dimensions, %zd bytes", name, size,
                  view->format ? view->format : "B", view->ndim, view->len);
@@ -233,7 +236,7 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
-enum { LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
+enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
     int inputs, outputs, padded;
@@ -278,7 +281,7 @@ static inline float hyperbolic_tangent(float x)
    the outputs; each output still adds its terms one by one, so the bits are those of the plain loop. */
 CLONES static void affine(const Layer *layer, const float *restrict x, float *restrict out, int32_t *restrict nonzero)
 {
-    const int inputs = layer->inputs, padded = layer->padded / LANES * LANES;
+    const int inputs = layer->inputs, padded = layer->padded / OUTPUT_LANES * OUTPUT_LANES;
     const float *weights = __builtin_assume_aligned(layer->weights, 64);
     out = __builtin_assume_aligned(out, 64);
     int n = 0, k = 0;
@@ -324,13 +327,13 @@ CLONES static void affine(const Layer *layer, const float *restrict x, float *re
 
 CLONES static void tanh_in_place(float *restrict x, int padded)
 {
-    for (int o = 0; o < padded / LANES * LANES; o++)
+    for (int o = 0; o < padded / OUTPUT_LANES * OUTPUT_LANES; o++)
         x[o] = hyperbolic_tangent(x[o]);
 }
 
 CLONES static void relu_in_place(float *restrict x, int padded)
 {
-    for (int o = 0; o < padded / LANES * LANES; o++)
+    for (int o = 0; o < padded / OUTPUT_LANES * OUTPUT_LANES; o++)
         x[o] = x[o] < 0.0f ? 0.0f : x[o]; /* nan stays nan */
 }
 
@@ -384,8 +387,8 @@ static int observe(Perceptron *self, PyObject *object, const float *mean, const 
     const int size = self->layer[0].inputs;
     if (PyObject_GetBuffer(object, &view, PyBUF_FORMAT | PyBUF_STRIDES) < 0)
         return -1;
-    const int kind = view.format && strlen(view.format) == 1 ? view.format[0] : 0;
-    if (view.ndim != 1 || view.shape[0] != size || (kind != 'f' && kind != 'd')) {
+    const int kind = kind_of(view.format);
+    if (view.ndim != 1 || view.shape[0] != size || !kind) {
         PyErr_Format(PyExc_ValueError, "the observation must be float32 or float64 [%d], got format %s, %d dimensions, %zd bytes",
                      size, view.format ? view.format : "B", view.ndim, view.len);
         PyBuffer_Release(&view);
@@ -439,6 +442,8 @@ static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
     const int size = self->layer[0].inputs, outputs = self->layer[self->layers - 1].outputs, scale = PyObject_IsTrue(args[2]);
     Py_buffer out, mean = {0}, std = {0};
     PyObject *result = NULL;
+    if (scale < 0)
+        return NULL;
     if (vector(args[1], &out, outputs, PyBUF_WRITABLE, "out") < 0)
         return NULL;
     if (args[3] != Py_None
@@ -477,7 +482,7 @@ static PyObject *load(Perceptron *self, PyObject *object)
     Py_RETURN_NONE;
 }
 
-static int padding(int n) { return (n + LANES - 1) / LANES * LANES; }
+static int padding(int n) { return (n + OUTPUT_LANES - 1) / OUTPUT_LANES * OUTPUT_LANES; }
 
 /* Lay the arrays out in one zeroed allocation, each aligned for whole vectors. */
 static int allocate(Perceptron *self)
@@ -488,7 +493,7 @@ static int allocate(Perceptron *self)
         floats += padded * ((size_t)self->layer[l].inputs + 1);
         widest = padded > widest ? padded : widest;
     }
-    self->memory = PyMem_Calloc(floats + 5 * widest + LANES, sizeof(float));
+    self->memory = PyMem_Calloc(floats + 5 * widest + OUTPUT_LANES, sizeof(float));
     if (!self->memory) {
         PyErr_NoMemory();
         return -1;

@@ -38,6 +38,7 @@ class Background(Protocol):
     """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
 
     done: bool
+    seconds: float  # spent on it so far
 
     def advance(self) -> None:
         """Do the next slice, some milliseconds long."""
@@ -49,8 +50,8 @@ class World:
     rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
     ranks. stopping: whether a rank wished to stop at the last exchange (equal on all ranks). background: what rank 0 does
     while others evaluate, None elsewhere. learning: whether that is unfinished, so that others evaluate (equal on all ranks).
-    bytes_exchanged: bytes received from other nodes since the start. waited: time this
-    rank has spent in `map` and `at_root` without work [s]. library: the MPI library's name and version.
+    bytes_exchanged: bytes received from other nodes since the start. waited: time this rank has spent in `map` and `at_root`
+    without members, on its background or waiting [s]. library: the MPI library's name and version.
     """
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,15 +105,16 @@ class World:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Do this rank's part, exchange the results; return those of all, and the busy times."""
         table, headers = self._board(shape)
-        start = self.clock()
+        background = self.background if self.size > 1 else None
+        start, beside = self.clock(), background.seconds if background else 0.0
         for i in mine:
             table[i] = work(int(i))
         end = self.clock()
-        background = self.background if self.size > 1 else None
-        headers[self.rank] = end - start, self.stop_wished, self.checksum, bool(background and not background.done)
+        busy = end - start - (background.seconds - beside if background else 0.0)
+        headers[self.rank] = busy, self.stop_wished, self.checksum, bool(background and not background.done)
         self.sync(background)
         self._between_nodes(table, headers, shares)
-        self.waited += self.clock() - end
+        self.waited += self.clock() - start - busy
         self._compare(headers[:, CHECKSUM])
         self.stopping = bool(headers[:, STOP].any())
         self.learning = bool(headers[:, BACKGROUND].any())
@@ -128,8 +130,8 @@ class World:
 
     def _count(self, step: int) -> int:
         """Return the node's counter, and move it by `step`. Never waits for another rank (measured, both MPIs)."""
-        before = np.zeros(1, np.int64)
-        self._counter.Fetch_and_op(np.array([step], np.int64), before, 0, 0, MPI.SUM)
+        add, before = np.array([step], np.int64), np.zeros(1, np.int64)
+        self._counter.Fetch_and_op(add, before, 0, 0, MPI.SUM)
         self._counter.Flush(0)
         return int(before[0])
 

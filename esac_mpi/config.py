@@ -425,8 +425,10 @@ def child_slots(esac: ESAC) -> int:
 
 def _check_population(table: str, evolution: Evolution) -> None:
     n = evolution.population_size
-    if 0 < evolution.length_cap < 1:
-        raise ConfigError(f"{table}.length_cap = {evolution.length_cap}: must be 0 (off) or at least 1")
+    if 0 < evolution.length_cap < 1 or evolution.length_cap > 1000:
+        raise ConfigError(f"{table}.length_cap = {evolution.length_cap}: must be 0 (off), or from 1 to 1000 times the mean")
+    if evolution.noise_rank > 1000:
+        raise ConfigError(f"{table}.noise_rank = {evolution.noise_rank}: must be at most 1000")
     if evolution.sampling == "mirrored" and n % 2:
         raise ConfigError(f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided")
     if isinstance(evolution, ESAC):

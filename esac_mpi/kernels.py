@@ -6,6 +6,8 @@ the terms of an output in the order of the inputs, after the bias, and leaves ou
 nan or inf shows only when its input is not zero); numpy's order is the BLAS library's.
 """
 
+import importlib
+import importlib.util
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-try:
-    from esac_mpi import _kernels  # type: ignore[attr-defined]
-except ImportError:
-    _kernels = None
+BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
+_kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
 NAME = "numpy" if _kernels is None else "compiled"
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
@@ -143,3 +143,6 @@ class NumpyPerceptron:
 
 
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
+
+if _kernels is not None and normal(2**63, 2, 3, 4, 5, 7).tobytes() != numpy_normal(2**63, 2, 3, 4, 5, 7).tobytes():
+    raise ImportError(f"{_kernels.__file__} was built from another source than kernels.py: run pip install again")

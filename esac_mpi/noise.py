@@ -24,7 +24,7 @@ class Purpose(IntEnum):
     GATE = 4  # mu of Algorithm 1, line 12
     CROSSOVER = 5  # member = child
     EVALUATION = 6  # block = episode
-    LEARNER = 7  # exploration, replay sampling and torch's generators of a phase
+    LEARNER = 7  # exploration, replay sampling and reparameterisation noise of a phase
     LEARNER_EPISODE = 8  # block = episode of the phase
     PROBE = 9  # start-up comparison of nodes
     TABLE = 10  # noise table; block

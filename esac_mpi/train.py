@@ -1,6 +1,5 @@
 """The outer loop: set up, restore, generation after generation, evaluate, record, checkpoint, stop."""
 
-import os
 import platform
 import shlex
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi import envs, learners, log, mutation, provenance, rollout, state
+from esac_mpi import affinity, envs, learners, log, mutation, provenance, rollout, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config
@@ -110,7 +109,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     mutate = together(
         world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     )
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, learner_env(config, world))
+    beside = together(world, lambda: learner_env(config, world), task_errors)
+    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
     initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
     learner = together(world, lambda: make_learner(config, layout, env.horizon, world), {learners.NoDevice: WRONG_USAGE})
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
@@ -121,6 +121,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     together(world, lambda: restore(job), exit_codes(world))
     state.share(job.state, world)
+    world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
     if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
         where = run_directory(config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
@@ -339,6 +340,7 @@ def final_evaluation(job: Job) -> rollout.Best:
     if job.evaluated:
         columns = job.run.last_row("evaluation_") if job.run else None
     else:
+        job.world.background, job.world.learning = None, False  # what is in flight cannot enter any more: its start is saved
         steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
         columns = evaluate(job)
         extra = counters.env_steps_evaluation - steps
@@ -374,7 +376,7 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
     if job.run.restored is None:
-        spare = len(os.sched_getaffinity(0)) - job.world.locals
+        spare = len(affinity.cores()) - job.world.locals
         if origin["device"] == "cpu" and spare > 0:
             threads = config.learner.threads
             log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")

@@ -187,6 +187,22 @@ def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
         assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
 
 
+def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
+    class Failing(Teacher):
+        def begin(self, env, k, episodes, steps, cut=False):
+            yield
+            raise FloatingPointError("the learner diverged")
+
+    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
+    learner = Failing(state.theta_sac.copy())
+    advance(world, params, state, env, 4, learner)
+    world.background.advance()  # as where other ranks evaluate
+    assert world.background.done
+    with pytest.raises(FloatingPointError, match="diverged") as error:
+        advance(world, params, state, env, 1, learner)
+    assert "in the SAC phase of generation 3" in error.value.__notes__
+
+
 def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
     params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
     learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))

@@ -489,7 +489,7 @@ def test_no_permission_is_refused(tmp_path, monkeypatch):
 
 
 def test_other_versions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.files, "SCHEMA", 2)
+    monkeypatch.setattr(record.files, "SCHEMA", 3)
     make(tmp_path)
     monkeypatch.undo()
     before = snapshot(tmp_path)

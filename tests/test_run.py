@@ -228,6 +228,16 @@ def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path):
     assert_same_run(lagged, tmp_path / "run")
 
 
+def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(lagged, tmp_path, start):
+    process = start(3, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER)
+    wait_for(lambda: rows_published(tmp_path / "run") >= 6)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
+    run(2, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run")
+    assert_same_run(lagged, tmp_path / "run")
+
+
 def rows_begun(path: Path) -> int:
     return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
@@ -315,6 +325,9 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
         (["--esac.population_size", "many"], "population-size"),
         (["--esac.sac_copies", "30"], "SAC copies"),
         (["--learner.device", "cuda:77"], "learner.device"),
+        (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
+        (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),
+        (["--esac.noise", "table", "--esac.noise_table_size", "1000"], "noise_table_size = 1000: theta alone has"),
     ],
 )
 def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, arguments, message):

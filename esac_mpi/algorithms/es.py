@@ -99,7 +99,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: None
         part = slices[block]
         theta, gradient = state.theta_es[part].copy(), np.zeros(part.stop - part.start, np.float32)
         for slot in range(weights.size):
-            gradient += weights[slot] * epsilon(params, k, slot, block, part)
+            gradient += weights[slot] * params.mutation.epsilon(k, slot, block, part)
         gradient /= np.float32(es.population_size * es.sigma)
         change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k)
         state.theta_es[part] = theta + change
@@ -148,7 +148,7 @@ def evaluate(
         slot, sign = member(es, i)
         start = world.clock()
         for block, part in noise.blocks(params.layout.d):
-            policy.theta[part] = evolution.mutated(parent(slot)[part], epsilon(params, k, slot, block, part), sign, sigma)
+            policy.theta[part] = evolution.mutated(parent(slot)[part], params.mutation.epsilon(k, slot, block, part), sign, sigma)
         policy.load()
         made = world.clock()
         sums, total, length, unstable = np.zeros((3, size)), 0.0, 0, 0
@@ -202,11 +202,6 @@ def mean_length(es: configuration.Evolution, mean: float, population: Population
 def member(es: configuration.Evolution, i: int) -> tuple[int, int]:
     """Return (slot, sign) of member i: 2j and 2j+1 are the pair of slot j; one-sided, a member is a slot."""
     return (i, 1) if es.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
-
-
-def epsilon(params: Params, k: int, slot: int, block: int, part: slice) -> np.ndarray:
-    """Return a block of the noise of a slot in generation k, float32 [block size]. Algorithm 1, line 6."""
-    return params.mutation.epsilon(k, slot, block, part)
 
 
 def step(

@@ -197,7 +197,7 @@ def update(params: Params, state: State, k: int, sigma_noise: float, shaped: np.
         theta = state.theta_es[part].copy()
         gradient, mean_winner, rebuilt = np.zeros(size, np.float32), np.zeros(size, np.float32), {}
         for slot in range(weights.size):
-            eps = strategy.epsilon(params, k, slot, block, part)
+            eps = params.mutation.epsilon(k, slot, block, part)
             gradient += weights[slot] * eps
             for place, sign in won.get(slot, ()):
                 winner = evolution.mutated(state.parent(slot)[part], eps, sign, sigma_noise)

@@ -63,12 +63,13 @@ class Flight:
     def __init__(self, steps: Generator[None, None, Phase], k: int, clock: Callable[[], float]) -> None:
         self._steps, self._k, self._clock = steps, k, clock
         self._phase: Phase | None = None
+        self._error: Exception | None = None
         self.seconds = 0.0  # spent on it so far
 
     @property
     def done(self) -> bool:
-        """Whether the phase has ended; its result waits for the generation that it is due in."""
-        return self._phase is not None
+        """Whether the phase has ended; its result, or its error, waits for the generation that it is due in."""
+        return self._phase is not None or self._error is not None
 
     def advance(self, seconds: float = SLICE) -> None:
         """Go on for at least `seconds`, or to the end of the phase."""
@@ -80,14 +81,16 @@ class Flight:
             self._phase = end.value
         except Exception as error:
             error.add_note(f"in the SAC phase of generation {self._k}")
-            raise
+            self._error = error
         finally:
             self.seconds += self._clock() - start
 
     def finish(self) -> Phase:
-        """Run the rest of the phase; return what it did."""
-        if self._phase is None:
+        """Run the rest of the phase; return what it did. Raises what the phase raised."""
+        if not self.done:
             self.advance(math.inf)
+        if self._error is not None:
+            raise self._error
         assert self._phase is not None
         return self._phase
 

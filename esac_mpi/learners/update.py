@@ -89,7 +89,7 @@ class Update:
         """Take the batch and make the first part of an update: the value network, if there is one, and the critics."""
         for device, host in self._batch:
             if device is not host:
-                device.copy_(host, non_blocking=True)
+                device.copy_(host)
         self._critics.run()
 
     def learn_actor(self) -> None:

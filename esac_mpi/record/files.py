@@ -18,7 +18,7 @@ import numpy as np
 
 from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved
 
-SCHEMA = 1  # version of what the files hold
+SCHEMA = 2  # version of what the files hold
 USER_BLOCK = 512  # bytes before the HDF5 image
 
 Arrays = dict[str, np.ndarray]
