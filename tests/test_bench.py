@@ -24,11 +24,6 @@ def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
     assert scaling.list_schedule([], [0, 7]) == 0.0
 
 
-def test_members_are_dealt_in_proportion_to_the_ranks_of_a_node():
-    assert scaling.deal(5, [2, 2]).tolist() == [0, 1, 0, 1, 0]
-    assert np.bincount(scaling.deal(300, [64, 64, 22])).tolist() == [128, 128, 44]
-
-
 def test_a_tree_over_p_parties_has_ceil_log2_p_steps():
     assert [scaling.steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
 

@@ -39,8 +39,7 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import scaling  # noqa: E402
 
-from esac_mpi import config, envs, learners, noise, rollout  # noqa: E402
-from esac_mpi.noise import Purpose  # noqa: E402
+from esac_mpi import affinity, config, envs, learners, rollout  # noqa: E402
 from esac_mpi.policy import Layout, Policy  # noqa: E402
 from esac_mpi.record import Run, RunFiles  # noqa: E402
 
@@ -141,7 +140,7 @@ def bench_rollout(options: argparse.Namespace) -> Iterator[Measurement]:
 
 
 class Contest:
-    """One task and one policy, played by each competitor from the same start states, `least` steps or more a turn."""
+    """One task and one policy, played `least` steps or more a turn; from the same start states, but for EvoTorch's own."""
 
     def __init__(self, task: str, width: int, horizon: int, least: int) -> None:
         self.task, self.least = task, least
@@ -352,24 +351,10 @@ def train(ranks: int, algorithm: str, task: str, n: int, generations: int, *more
         return Run.open(Path(place) / "run")
 
 
-def column(run: RunFiles, name: str) -> np.ndarray | None:
+def column(run: RunFiles, name: str) -> np.ndarray:
     """Return a timing of each generation but the first, mean over ranks where there are several, [generations - 1] [s]."""
-    values = run.history.get(f"timing/{name}")
-    if values is None:
-        return None
-    values = values[1:].astype(float)
+    values = run.history[f"timing/{name}"][1:].astype(float)
     return np.nanmean(values.reshape(len(values), -1), axis=1)
-
-
-def noise_seconds(d: int) -> float:
-    """Return the time to draw the noise of one member, as the program draws it [s]."""
-    times = []
-    for member in range(5):
-        start = time.perf_counter()
-        for block, part in noise.blocks(d):
-            noise.normal(0, Purpose.MUTATION, 1, member, block, part.stop - part.start)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
 
 
 def dimension(run: RunFiles) -> int:
@@ -378,33 +363,17 @@ def dimension(run: RunFiles) -> int:
     return Layout((env.observation_size, *run.config.policy.hidden, env.action_size)).d
 
 
-def parts(run: RunFiles, d: int) -> dict[str, np.ndarray]:
-    """Return the seconds of each part of the generations but the first, [generations - 1].
+def parts(run: RunFiles) -> dict[str, np.ndarray]:
+    """Return the seconds of each part of the generations but the first, mean over the ranks, [generations - 1].
 
-    What a run does not time itself is derived: noise from its cost here, exchange from the wait for the slowest rank, record
-    from what is left of the wall time. plan is part of update there.
+    waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
     """
-    busy, evaluate = column(run, "busy_seconds"), column(run, "seconds_evaluate")
-    assert busy is not None
-    assert evaluate is not None
-    wall = np.diff(run.history["timing/wall_seconds"])
-    ranks, n = run.history["timing/busy_seconds"].shape[1], run.history["metrics/fitness"].shape[1]
-    drawing = column(run, "seconds_noise")
-    if drawing is None:
-        drawing = np.full(len(wall), noise_seconds(d) * n / ranks)
-    exchange = column(run, "seconds_exchange")
-    found = {
-        "noise": drawing,
-        "episodes": busy - drawing,
-        "exchange": np.maximum(evaluate - busy, 0) if exchange is None else exchange,
-        "plan": column(run, "seconds_plan"),
-        "update": column(run, "seconds_update"),
-        "learner": column(run, "seconds_learn"),
-        "record": column(run, "seconds_record"),
-    }
-    known = {name: values for name, values in found.items() if values is not None}
-    known.setdefault("record", np.maximum(wall - sum(known.values()), 0))
-    return known
+    busy, most = column(run, "busy_seconds"), np.nanmax(run.history["timing/busy_seconds"][1:], axis=1)
+    evaluate = np.maximum(column(run, "seconds_evaluate"), most)
+    noise = column(run, "seconds_noise") / run.history["timing/busy_seconds"].shape[1]
+    found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": evaluate - most}
+    later = {name: f"seconds_{name}" for name in ("plan", "update", "learn", "record")}
+    return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.history}}
 
 
 def idle(run: RunFiles) -> np.ndarray:
@@ -417,10 +386,13 @@ def idle(run: RunFiles) -> np.ndarray:
 # ---- generation
 
 
+STANDUP = "HumanoidStandup-v5"  # the parameters of Humanoid-v5, and no fall ends an episode
+
+
 def bench_generation(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure the parts of a generation at 1 and 2 ranks, and the idle time where episodes differ in length."""
     short = learner_phase(100, 0.05)
-    big = [(a, t, 50, 4) for t in ("Humanoid-v5", "HalfCheetah-v5") for a in ("es", "esac")]
+    big = [(a, t, 50, 4 - (t == STANDUP)) for t in (STANDUP, "HalfCheetah-v5") for a in ("es", "esac")]
     variable = [("es", task, n, 8 if n > 8 else 20) for task in ("Hopper-v5", "Walker2d-v5") for n in (8, 50)]
     rounds = options.rounds or 2
     more: tuple[object, ...] = ()
@@ -443,12 +415,12 @@ def bench_generation(options: argparse.Namespace) -> Iterator[Measurement]:
 def describe_generation(case: str, runs: list[RunFiles]) -> Iterator[Measurement]:
     """Yield the parts of a case's generations, the share outside episodes, and idle time."""
     d = dimension(runs[0])
-    found = [parts(run, d) for run in runs]
+    found = [parts(run) for run in runs]
     case = f"{case} d={d:,}"
     for name in found[0]:
         yield measured("generation", case, name, "s", np.concatenate([part[name] for part in found]))
     wall = np.concatenate([np.diff(run.history["timing/wall_seconds"]) for run in runs])
-    learning = np.concatenate([part.get("learner", np.zeros(1)) + 0 * part["episodes"] for part in found])
+    learning = np.concatenate([part.get("learn", np.zeros(1)) + 0 * part["episodes"] for part in found])
     episodes = np.concatenate([part["episodes"] for part in found])
     yield measured("generation", case, "whole", "s", wall)
     yield measured("generation", case, "outside episodes and learner / episodes", "ratio", (wall - learning) / episodes - 1)
@@ -479,8 +451,9 @@ def bench_learner(options: argparse.Namespace) -> Iterator[Measurement]:
     for hidden, batch in nets:
         for device, threads in devices:
             competitors: dict[str, Callable[[], Timed]] = {}
-            for name, changes in variants().items():
-                competitors[f"ours{name}"] = ours_sac(hidden, batch, device, threads, seconds, changes)
+            competitors["ours"] = ours_sac(hidden, batch, device, threads, seconds, {})
+            if device == "cuda" or options.bf16:
+                competitors["ours bf16"] = ours_sac(hidden, batch, device, threads, seconds, {"learner.precision": "bf16"})
             if baselines:
                 competitors["stable-baselines3"] = sb3_sac(hidden, batch, device, threads, seconds)
             competitors["CleanRL-style"] = eager_sac(hidden, batch, device, threads, seconds)
@@ -491,12 +464,6 @@ def bench_learner(options: argparse.Namespace) -> Iterator[Measurement]:
                 if name.startswith("ours") and baselines:
                     ratio = rates[name] / rates["stable-baselines3"]
                     yield measured("learner", case, f"{name} / stable-baselines3", "ratio", ratio)
-
-
-def variants() -> dict[str, dict[str, Any]]:
-    """Return the forms of our learner to measure: {suffix: changed fields}."""
-    low = next((name for name in config.NAMES if name in ("learner.precision", "sac.precision")), None)
-    return {"": {}, " bf16": {low: "bf16"}} if low else {"": {}}
 
 
 OBSERVATION, ACTION, STORED = 17, 6, 10_000  # observation, action of HalfCheetah-v5; transitions to sample from
@@ -732,10 +699,9 @@ def one_look() -> list[dict[str, float]]:
 # ---- scaling
 
 POPULATIONS = (50, 500, 5000)
-CORES = len(os.sched_getaffinity(0))
+CORES = len(affinity.cores())
 INTERVAL = 2  # generations between the measured learner phases
-SHORT = 1000, 0.05  # steps of the measured learner phases, and updates per step: a whole one takes minutes
-LAG = next((name for name in config.NAMES if name.endswith("learner_lag")), "")  # the field, where the program has it
+SHORT = 300, 1.0  # steps of the measured learner phases, and updates per step: a whole one takes minutes
 
 
 @dataclass(frozen=True)
@@ -747,21 +713,21 @@ class Kind:
     lag: int | None = None
 
 
-KINDS = [Kind("ES", "es"), Kind("ESAC, lag 0", "esac", 0)] + [Kind(f"ESAC, lag {INTERVAL}", "esac", INTERVAL)] * bool(LAG)
+KINDS = [Kind("ES", "es"), Kind("ESAC, lag 0", "esac", 0), Kind(f"ESAC, lag {INTERVAL}", "esac", INTERVAL)]
 Point = tuple[Kind, int]  # and a number of ranks
 
 
 def bench_scaling(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure generations at each number of ranks here; simulate them, and those of a cluster."""
-    n, generations, rounds, more = 50, 4, options.rounds or 2, learner_phase(*SHORT)
+    n, generations, rounds, more = 50, 8, options.rounds or 1, learner_phase(*SHORT)
     if options.quick:
-        n, generations, rounds = 8, 4, 1
+        n, generations, rounds = 8, 8, 1
         more = (*learner_phase(20, 0.1), "--sac.batch_size", 16, "--task.horizon", 20, "--policy.hidden", 8, 8)
     runs: dict[Point, list[RunFiles]] = {}
     for _ in range(rounds):
         for ranks in [r for r in (2**i for i in range(13)) if r < CORES] + [CORES]:
             for kind in KINDS:
-                lag = (f"--{LAG}", kind.lag) if LAG and kind.lag is not None else ()
+                lag = ("--esac.learner_lag", kind.lag) if kind.lag is not None else ()
                 run = train(ranks, kind.algorithm, options.task, n, generations, *more, *lag)
                 runs.setdefault((kind, ranks), []).append(run)
     costs = {kind.algorithm: costs_of(runs[kind, 1]) for kind in KINDS if not kind.lag}
@@ -776,24 +742,25 @@ def learner_phase(steps: int, rate: float) -> tuple[object, ...]:
     return (
         "--esac.gradient_interval", INTERVAL, "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
         "--esac.sac_min_steps", steps, "--sac.updates_per_step", rate,
+        "--sac.start_steps", 0,
     )  # fmt: skip
 
 
 def wall(run: RunFiles) -> np.ndarray:
-    """Return the seconds of each whole generation but the first two, [generations - 2]: the first phase warms up."""
-    return np.diff(run.history["timing/wall_seconds"])[1:]
+    """Return the seconds of whole generations, in whole intervals, after the first phase has warmed up and been merged."""
+    return np.diff(run.history["timing/wall_seconds"])[2 * INTERVAL - 1 :]
 
 
 def costs_of(runs: list[RunFiles]) -> scaling.Costs:
     """Return what the parts cost on one rank: medians, and the durations of all episodes."""
     d = dimension(runs[0])
-    found = [parts(run, d) for run in runs]
+    found = [parts(run) for run in runs]
     n = runs[0].history["metrics/length"].shape[1]
 
     def median(name: str) -> float:
         return float(np.median(np.concatenate([part.get(name, np.zeros(1)) for part in found])))
 
-    lengths = [run.history["metrics/length"][2:].astype(float) for run in runs]  # of the generations that `wall` returns
+    lengths = [run.history["metrics/length"][2:].astype(float) for run in runs]  # of the generations but the first two
     per_step = [part["episodes"][1:] / length.sum(axis=1) for part, length in zip(found, lengths, strict=True)]
     durations = np.concatenate([(length * s[:, None]).ravel() for length, s in zip(lengths, per_step, strict=True)])
     seconds_per_step = float(np.median(np.concatenate(per_step)))
@@ -817,11 +784,17 @@ def learner_costs(costs: scaling.Costs, runs: list[RunFiles], length: float) -> 
     )  # fmt: skip
 
 
+def phase_counts(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
+    """Return steps and updates [2, phases] of all learner phases but the first, and the rows in which they entered [phases]."""
+    counts = np.diff([run.history[f"metrics/{c}"] for c in ("env_steps_learner", "gradient_updates")], prepend=0, axis=1)
+    rows = np.flatnonzero(counts[0])[1:]
+    return counts[:, rows], rows
+
+
 def phase_totals(run: RunFiles) -> tuple[float, int, int]:
     """Return seconds, environment steps and updates of a run's learner phases but the first."""
-    steps, updates = (np.diff(run.history[f"metrics/{c}"], prepend=0) for c in ("env_steps_learner", "gradient_updates"))
-    later = np.flatnonzero(steps)[1:]
-    return float(run.history["timing/seconds_learn"][later].sum()), int(steps[later].sum()), int(updates[later].sum())
+    counts, rows = phase_counts(run)
+    return float(run.history["timing/seconds_phase"][rows].sum()), *counts.sum(axis=1).tolist()
 
 
 def cluster(options: argparse.Namespace, ranks: int) -> scaling.Cluster:
@@ -838,10 +811,9 @@ def check_model(
         case = f"{kind.name} {options.task} n={n} ranks={ranks}"
         yield measured("scaling", case, "generation", "s", seconds)
         own = costs[kind.algorithm]
-        if kind.lag == 0:
-            _, steps, updates = phase_totals(found[0])
-            phases = seconds.shape[1] // INTERVAL
-            own = replace(own, phase_steps=steps // phases, phase_updates=updates // phases)
+        if kind.lag is not None:  # the phases that were measured, not whole ones
+            steps, updates = phase_counts(found[0])[0].mean(axis=1)
+            own = replace(own, phase_steps=int(steps), phase_updates=int(updates))
         here = scaling.Cluster(ranks, cores_per_node=ranks)
         predicted = scaling.simulate(n, here, own, scaling.Schedule(kind.lag, INTERVAL), cycles=10).mean()
         yield measured("scaling", case, "simulated / measured", "ratio", predicted / seconds.mean(axis=1), simulation=True)
@@ -937,11 +909,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--quick", action="store_true", help="seconds in place of minutes, to see that it works")
     parser.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
+    parser.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
     parser.add_argument("--task", default="HalfCheetah-v5", help="scaling: whose episodes and learner are measured")
     parser.add_argument("--latency", type=float, default=scaling.Cluster.latency, help="scaling: of a message [s]")
     parser.add_argument("--bandwidth", type=float, default=scaling.Cluster.bandwidth, help="scaling: of the network [bytes/s]")
     parser.add_argument("--cores-per-node", type=int, default=scaling.Cluster.cores_per_node, help="scaling: ranks of a node")
-    parser.add_argument("--out", type=Path, default=Path("scaling.png"), help="scaling: the picture")
+    parser.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="scaling: the picture")
     options = parser.parse_args(argv)
     if not options.json:
         print(HEADER, flush=True)

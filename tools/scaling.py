@@ -1,7 +1,7 @@
 """The time of a generation on many ranks: a SIMULATION that replays measured costs; `bench.py scaling` feeds and checks it.
 
-One generation is followed event by event: members go statically to the nodes (round-robin, in proportion to their ranks) and
-dynamically to the ranks of a node (whoever is free takes the next); exchange, plan and update follow as the program has them.
+One generation is followed event by event: members are dealt to the nodes by the program's own function, and go to the ranks
+of a node as they become free; exchange, plan and update follow as the program has them.
 A learner phase is due every g generations. With learner_lag 0 all wait for it; with a lag it runs on rank 0, which does not
 evaluate meanwhile, and all wait only if it is late at the end of the generation that merges it. ASSUMPTIONS lists the rest.
 """
@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from esac_mpi import schedule as dealing
 from esac_mpi.noise import BLOCK
 
 ASSUMPTIONS = (
     "a core of the cluster is as fast as a core here, and no slower when its whole node works",
     "an episode lasts as long as one drawn, with replacement, from those recorded here",
-    "members: round-robin over nodes in proportion to their ranks, within a node to the first free rank",
+    "members: dealt to nodes by esac_mpi.schedule as if of equal length, within a node to the first free rank",
     "exchange: node barrier, allgather between node leaders (latency * ceil(log2 nodes) + bytes / bandwidth), node barrier",
     "node barrier: barrier * ceil(log2 ranks of the node); messages do not get into each other's way",
     "update: blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for",
@@ -108,20 +109,15 @@ def list_schedule(durations: Sequence[float] | np.ndarray, free: Sequence[float]
     return end
 
 
-def deal(n: int, locals: Sequence[int]) -> np.ndarray:
-    """Return the node of each member, int64 [n]: round-robin over nodes of these ranks [nodes], in proportion to them."""
-    places = sorted((local / ranks, node) for node, ranks in enumerate(locals) for local in range(ranks))
-    return np.array([node for _, node in places])[np.arange(n) % len(places)]
-
-
-def evaluation(tasks: np.ndarray, node_of: np.ndarray, cluster: Cluster, busy: float) -> float:
-    """Return when the last of the tasks [n] ends; rank 0 takes none before `busy` [s]."""
-    ends = []
-    for node, ranks in enumerate(cluster.locals):
-        free = [0.0] * ranks
+def evaluation(tasks: np.ndarray, cluster: Cluster, busy: float, learning: bool) -> float:
+    """Return when the last of the tasks [n] ends; rank 0 takes none before `busy` [s], and none is meant for it if it learns."""
+    ends, capacity = [], np.array(cluster.locals)
+    capacity[0] -= learning
+    for node, share in enumerate(dealing.deal(np.ones(tasks.size), capacity)):
+        free = [0.0] * cluster.locals[node]
         if node == 0:
             free[0] = busy
-        ends.append(list_schedule(tasks[node_of == node], free))
+        ends.append(list_schedule(tasks[share], free))
     return max(ends)
 
 
@@ -133,8 +129,8 @@ def update_seconds(n: int, cluster: Cluster, costs: Costs) -> float:
 
 
 def exchange_seconds(n: int, cluster: Cluster) -> float:
-    """Return the time of the allgather of fitness, length and what rides on it, 3 numbers a member [s]."""
-    return 2 * cluster.sync() + cluster.send(8 * (3 * n + 3 * cluster.ranks))
+    """Return the time of the allgather of five numbers a member and four a rank [s]."""
+    return 2 * cluster.sync() + cluster.send(8 * (5 * n + 4 * cluster.ranks))
 
 
 def simulate(n: int, cluster: Cluster, costs: Costs, schedule: Schedule, cycles: int = 3, seed: int = 0) -> np.ndarray:
@@ -143,7 +139,6 @@ def simulate(n: int, cluster: Cluster, costs: Costs, schedule: Schedule, cycles:
     One more cycle comes first and is not returned: with a lag nothing is merged in it.
     """
     random = np.random.default_rng(seed)
-    node_of = deal(n, cluster.locals)
     serial = exchange_seconds(n, cluster) + costs.plan + cluster.send(8 * n) + update_seconds(n, cluster, costs)
     merge = cluster.send(4 * costs.d) + cluster.sync()
     seconds = np.zeros((cycles + 1) * schedule.interval)  # of each generation
@@ -151,7 +146,7 @@ def simulate(n: int, cluster: Cluster, costs: Costs, schedule: Schedule, cycles:
     for k in range(1, len(seconds) + 1):
         tasks = random.choice(costs.durations, n) + costs.noise * costs.d
         recording = costs.record if k > 1 else 0.0
-        seconds[k - 1] = max(evaluation(tasks, node_of, cluster, recording + left), recording) + serial
+        seconds[k - 1] = max(evaluation(tasks, cluster, recording + left, left > 0), recording) + serial
         learns = schedule.lag is not None and k % schedule.interval == 0
         if learns and schedule.lag == 0:
             seconds[k - 1] += costs.phase + merge
@@ -201,5 +196,6 @@ def draw(curves: dict[int, dict[str, np.ndarray]], points: dict[str, list[tuple[
         axes.spines[["top", "right"]].set_visible(False)
     panels[0][0].legend(fontsize="x-small", frameon=False)
     figure.suptitle(title, fontsize="medium")
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
