@@ -493,7 +493,7 @@ def test_other_versions_are_refused(tmp_path, monkeypatch):
     make(tmp_path)
     monkeypatch.undo()
     before = snapshot(tmp_path)
-    with pytest.raises(Refused, match="schema 2, written by another version"):
+    with pytest.raises(Refused, match="schema 3, written by another version"):
         begin(tmp_path)
     assert snapshot(tmp_path) == before
 

@@ -392,7 +392,7 @@ STANDUP = "HumanoidStandup-v5"  # the parameters of Humanoid-v5, and no fall end
 def bench_generation(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure the parts of a generation at 1 and 2 ranks, and the idle time where episodes differ in length."""
     short = learner_phase(100, 0.05)
-    big = [(a, t, 50, 4 - (t == STANDUP)) for t in (STANDUP, "HalfCheetah-v5") for a in ("es", "esac")]
+    big = [("es", STANDUP, 50, 3), ("es", "HalfCheetah-v5", 50, 4), ("esac", "HalfCheetah-v5", 50, 4)]
     variable = [("es", task, n, 8 if n > 8 else 20) for task in ("Hopper-v5", "Walker2d-v5") for n in (8, 50)]
     rounds = options.rounds or 2
     more: tuple[object, ...] = ()
