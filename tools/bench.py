@@ -5,7 +5,7 @@
 rollout      closed-loop control steps/s of one rank over bare mj_step replaying the same actions from the same states; beside a
              torch module in a loop and EvoTorch's GymNE. Resets and bookkeeping count on our side and the peers', never on the
              replay's.                                                                                     about 4 minutes
-generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 4 minutes
+generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (scaling.py)         about 4 minutes
@@ -392,7 +392,7 @@ STANDUP = "HumanoidStandup-v5"  # the parameters of Humanoid-v5, and no fall end
 def bench_generation(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure the parts of a generation at 1 and 2 ranks, and the idle time where episodes differ in length."""
     short = learner_phase(100, 0.05)
-    big = [("es", STANDUP, 50, 3), ("es", "HalfCheetah-v5", 50, 4), ("esac", "HalfCheetah-v5", 50, 4)]
+    big = [("es", STANDUP, 50, 2), ("es", "HalfCheetah-v5", 50, 4), ("esac", "HalfCheetah-v5", 50, 4)]
     variable = [("es", task, n, 8 if n > 8 else 20) for task in ("Hopper-v5", "Walker2d-v5") for n in (8, 50)]
     rounds = options.rounds or 2
     more: tuple[object, ...] = ()
