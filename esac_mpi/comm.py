@@ -38,7 +38,6 @@ class Background(Protocol):
     """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
 
     done: bool
-    seconds: float  # spent on it so far
 
     def advance(self) -> None:
         """Do the next slice, some milliseconds long."""
@@ -75,6 +74,7 @@ class World:
         self.checksum = 0.0
         self.background: Background | None = None
         self.learning = False
+        self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop_wished = False
         self.stopping = False
 
@@ -106,11 +106,10 @@ class World:
         """Do this rank's part, exchange the results; return those of all, and the busy times."""
         table, headers = self._board(shape)
         background = self.background if self.size > 1 else None
-        start, beside = self.clock(), background.seconds if background else 0.0
+        start, beside = self.clock(), self._beside
         for i in mine:
             table[i] = work(int(i))
-        end = self.clock()
-        busy = end - start - (background.seconds - beside if background else 0.0)
+        busy = self.clock() - start - (self._beside - beside)
         headers[self.rank] = busy, self.stop_wished, self.checksum, bool(background and not background.done)
         self.sync(background)
         self._between_nodes(table, headers, shares)
@@ -123,8 +122,10 @@ class World:
     def _places(self, count: int) -> Iterator[int]:
         """Yield places in the node's list of `count` members, as long as any is left; rank 0 has its background done first."""
         base, self._counted = self._counted, self._counted + count + self.locals  # each rank asks once too often
+        start = self.clock()
         while self.size > 1 and self.background and not self.background.done and self._count(0) - base < count:
             self.background.advance()
+        self._beside += self.clock() - start
         while (place := self._count(1) - base) < count:
             yield place
 
