@@ -8,7 +8,7 @@ rollout      closed-loop control steps/s of one rank over bare mj_step replaying
 generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
-scaling      seconds per generation at every rank count here, and a SIMULATION beyond (scaling.py)         about 4 minutes
+scaling      seconds per generation at every rank count here, and a SIMULATION beyond (scaling.py)         about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
@@ -701,7 +701,7 @@ def one_look() -> list[dict[str, float]]:
 POPULATIONS = (50, 500, 5000)
 CORES = len(affinity.cores())
 INTERVAL = 2  # generations between the measured learner phases
-SHORT = 300, 1.0  # steps of the measured learner phases, and updates per step: a whole one takes minutes
+SHORT = 1000, 0.3  # steps of the measured learner phases, and updates per step: a whole one takes minutes
 
 
 @dataclass(frozen=True)
