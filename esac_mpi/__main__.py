@@ -5,6 +5,10 @@ import os
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before numpy: one BLAS thread per rank
     os.environ[_name] = "1"
 
+from esac_mpi import batch
+
+SECONDS_LEFT = batch.seconds_left(os.environ)  # before MPI starts: it may run a command
+
 import platform
 import sys
 import time
@@ -31,10 +35,12 @@ def main(argv: list[str]) -> int:
     """Run the program on this rank; return its exit code. One rank's exception ends the whole job."""
     world = comm.World()
     log.setup(world.rank, platform.node())
+    world.stop.listen()
     try:
         comm.check_launcher(dict(os.environ), world.size)
         answer = parse(world, argv)
-        code = answer if isinstance(answer, int) else train.train(*answer, world, ["python", "-m", "esac_mpi", *argv])
+        command = ["python", "-m", "esac_mpi", *argv]
+        code = answer if isinstance(answer, int) else train.train(*answer, world, command, SECONDS_LEFT)
         world.free()
         return code
     except comm.LaunchError as error:
@@ -49,6 +55,8 @@ def main(argv: list[str]) -> int:
         time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
         world.abort(train.FAILED)
         raise
+    finally:
+        world.stop.end()
 
 
 if __name__ == "__main__":

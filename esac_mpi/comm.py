@@ -10,7 +10,7 @@ node to node by one allgather of the nodes' first ranks, and from shared memory 
 
 import os
 import platform
-import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -19,10 +19,13 @@ import numpy as np
 from mpi4py import MPI
 
 from esac_mpi import schedule
+from esac_mpi.stop import Stop
+from esac_mpi.watchdog import Watchdog
 
-# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished.
-HEADER = 4
-BUSY, STOP, CHECKSUM, BACKGROUND = range(HEADER)
+# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
+# part given up.
+HEADER = 5
+BUSY, STOP, CHECKSUM, BACKGROUND, GIVEN_UP = range(HEADER)
 POLLS = 50  # tests of an exchange between two slices of the background
 
 
@@ -32,6 +35,10 @@ class LaunchError(Exception):
 
 class DivergedError(Exception):
     """Nodes computed different parameters."""
+
+
+class Abandoned(Exception):
+    """A rank gave its work up, so that all discard it; nothing was changed by it."""
 
 
 class Background(Protocol):
@@ -47,10 +54,11 @@ class World:
     """All ranks of the run.
 
     rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
-    ranks. stopping: whether a rank wished to stop at the last exchange (equal on all ranks). background: what rank 0 does
-    while others evaluate, None elsewhere. learning: whether that is unfinished, so that others evaluate (equal on all ranks).
-    bytes_exchanged: bytes received from other nodes since the start. waited: time this rank has spent in `map` and `at_root`
-    without members, on its background or waiting [s]. library: the MPI library's name and version.
+    ranks. stop: this rank's wish to stop. stopping: whether a rank wished to stop at the last exchange (equal on all ranks).
+    watchdog: what looks whether this rank hangs. background: what rank 0 does while others evaluate, None elsewhere.
+    learning: whether that is unfinished, so that others evaluate (equal on all ranks). bytes_exchanged: bytes received from
+    other nodes since the start. waited: time this rank has spent in `map` and `at_root` without members, on its background or
+    waiting [s]. library: the MPI library's name and version.
     """
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,7 +75,8 @@ class World:
         self.node = int(self._node.bcast(self._leaders.rank if self.local == 0 else None))
         self._ranks = _ranks_of_nodes(self._comm.allgather(self.node))
         self.nodes = len(self._ranks)
-        self._counter, self._counted = self._shared_counter(), 0
+        self._counter, self._given_up = self._shared_counter()
+        self._counted = 0
         self.library = library()
         self.bytes_exchanged = 0
         self.waited = 0.0
@@ -75,7 +84,8 @@ class World:
         self.background: Background | None = None
         self.learning = False
         self._beside = 0.0  # spent on the background while there were members to take [s]
-        self.stop_wished = False
+        self.stop = Stop(clock, self._abort_on_signal)
+        self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda: self.abort(1))
         self.stopping = False
 
     def map(
@@ -85,7 +95,7 @@ class World:
 
         expected: how long each may take [count], in any unit; the longest begin first. Returns the results of all ranks,
         float64 [count, columns], and each rank's busy time [s], float64 [size]. This is the only regular traffic between
-        nodes. Raises DivergedError if the nodes' checksums differ.
+        nodes. Raises DivergedError if the nodes' checksums differ; Abandoned, on all ranks, if one gave its part up.
         """
         capacity = np.array([len(ranks) for ranks in self._ranks])
         capacity[0] -= self.learning
@@ -94,7 +104,10 @@ class World:
         return self._run(work, (mine[place] for place in self._places(len(mine))), shares, (count, columns))
 
     def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
-        """Run work() -> float64 [columns] on rank 0 alone; return its result and each rank's busy time [s], float64 [size]."""
+        """Run work() -> float64 [columns] on rank 0 alone; return its result and each rank's busy time [s], float64 [size].
+
+        Raises Abandoned, on all ranks, if one gave up.
+        """
         shares = [np.zeros(int(node == 0), np.int64) for node in range(self.nodes)]
         mine = shares[0] if self.rank == 0 else shares[0][:0]
         table, busy = self._run(lambda i: work(), iter(mine), shares, (1, columns))
@@ -107,26 +120,37 @@ class World:
         table, headers = self._board(shape)
         background = self.background if self.size > 1 else None
         start, beside = self.clock(), self._beside
-        for i in mine:
-            table[i] = work(int(i))
+
+        def part() -> None:
+            for i in mine:
+                self.watchdog.works_on(f"item {i} of {shape[0]}")
+                table[i] = work(int(i))
+
+        ended = self.stop.carry_out(part)
         busy = self.clock() - start - (self._beside - beside)
-        headers[self.rank] = busy, self.stop_wished, self.checksum, bool(background and not background.done)
+        if not ended:
+            self._given_up[0] = 1
+        headers[self.rank] = busy, self.stop.wished, self.checksum, bool(background and not background.done), not ended
         self.sync(background)
         self._between_nodes(table, headers, shares)
         self.waited += self.clock() - start - busy
         self._compare(headers[:, CHECKSUM])
         self.stopping = bool(headers[:, STOP].any())
         self.learning = bool(headers[:, BACKGROUND].any())
+        if headers[:, GIVEN_UP].any():
+            raise Abandoned
         return table.copy(), headers[:, BUSY].copy()
 
     def _places(self, count: int) -> Iterator[int]:
         """Yield places in the node's list of `count` members, as long as any is left; rank 0 has its background done first."""
         base, self._counted = self._counted, self._counted + count + self.locals  # each rank asks once too often
         start = self.clock()
+        self.watchdog.works_on("the phase beside the evaluation")
         while self.size > 1 and self.background and not self.background.done and self._count(0) - base < count:
             self.background.advance()
+            self.watchdog.beat()
         self._beside += self.clock() - start
-        while (place := self._count(1) - base) < count:
+        while (place := self._count(1) - base) < count and not self._given_up[0]:
             yield place
 
     def _count(self, step: int) -> int:
@@ -154,7 +178,7 @@ class World:
             sizes = [len(share) * table.shape[1] + len(r) * HEADER for share, r in zip(shares, self._ranks, strict=True)]
             sent, received = np.zeros(max(sizes)), np.empty((self.nodes, max(sizes)))
             sent[: sizes[self.node]] = np.concatenate([table[shares[self.node]].ravel(), headers[self._ranks[self.node]].ravel()])
-            _wait(self._leaders.Iallgather(sent, received), self.background)
+            self._wait(self._leaders.Iallgather(sent, received), self.background)
             for node in range(self.nodes):
                 rows, ranks = shares[node], self._ranks[node]
                 results, about = np.split(received[node, : sizes[node]], [len(rows) * table.shape[1]])
@@ -207,20 +231,20 @@ class World:
         """Make this node's writes to shared arrays visible to all its ranks; wait for them."""
         for window in self._windows:
             window.Sync()
-        _wait(self._node.Ibarrier(), background)
+        self._wait(self._node.Ibarrier(), background)
         for window in self._windows:
             window.Sync()
 
     def broadcast_shared(self, array: np.ndarray) -> None:
         """Give every node rank 0's content of a shared array."""
         if self._leaders != MPI.COMM_NULL and self._leaders.size > 1:
-            _wait(self._leaders.Ibcast(array, 0))
+            self._wait(self._leaders.Ibcast(array, 0))
             self.bytes_exchanged += array.nbytes if self.rank else 0
         self.sync()
 
     def broadcast(self, values: np.ndarray) -> np.ndarray:
         """Give every rank rank 0's values, in place; return them."""
-        _wait(self._comm.Ibcast(values, 0))
+        self._wait(self._comm.Ibcast(values, 0))
         self.bytes_exchanged += values.nbytes if self.rank else 0
         return values
 
@@ -240,22 +264,14 @@ class World:
         padded[: payload.size] = payload
         return [MPI.pickle.loads(row[:size].tobytes()) for row, size in zip(self._allgather(padded), sizes, strict=True)]
 
-    def stop_on_signals(self) -> None:
-        """Let the first SIGTERM, SIGINT or SIGUSR1 to any rank be a wish to stop; a later one has its default effect.
+    def agree(self) -> bool:
+        """Return whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
+        self.stopping = any(self.gather(self.stop.wished))
+        return self.stopping
 
-        A terminal's Ctrl-C arrives twice, from the terminal and from the launcher: what comes within a second is one signal.
-        """
-        first: list[float] = []
-
-        def wish(number: int, frame: Any) -> None:
-            first.append(self.clock())
-            self.stop_wished = True
-            if first[-1] - first[0] > 1.0:
-                signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-            signal.signal(number, wish)
+    def _abort_on_signal(self) -> None:
+        print(f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written", file=sys.stderr, flush=True)
+        self.abort(1)
 
     def abort(self, code: int) -> None:
         """End all ranks at once."""
@@ -269,25 +285,42 @@ class World:
         self._windows.clear()
         self._sums.clear()
         self._boards.clear()
+        self._given_up = np.zeros(1, np.int64)
         if self._counter:
             self._counter.Unlock_all()
             self._counter.Free()
 
-    def _shared_counter(self) -> MPI.Win:
-        window = MPI.Win.Allocate_shared(8 if self.local == 0 else 0, 8, comm=self._node)
+    def _shared_counter(self) -> tuple[MPI.Win, np.ndarray]:
+        """Return the node's counter, and whether a rank of the node gave up, int64 [1]."""
+        window = MPI.Win.Allocate_shared(16 if self.local == 0 else 0, 8, comm=self._node)
         window.Lock_all(MPI.MODE_NOCHECK)
+        buffer: Any = window.Shared_query(0)[0]
+        shared = np.ndarray(2, np.int64, buffer)
         if self.local == 0:
-            buffer: Any = window.Shared_query(0)[0]
-            np.ndarray(1, np.int64, buffer)[:] = 0
+            shared[:] = 0
         window.Sync()
         self._node.Barrier()
-        return window
+        return window, shared[1:]
 
     def _allgather(self, sent: np.ndarray) -> np.ndarray:
         received = np.empty((self.size, sent.size), sent.dtype)
-        _wait(self._comm.Iallgather(sent, received))
+        self._wait(self._comm.Iallgather(sent, received))
         self.bytes_exchanged += received.nbytes - sent.nbytes
         return received
+
+    def _wait(self, request: MPI.Request, background: Background | None = None) -> None:
+        """Wait with short sleeps, or with slices of the background in their place."""
+        pause = 0.0
+        self.watchdog.waits()
+        while not request.Test():
+            if background and not background.done:
+                if any(request.Test() for _ in range(POLLS)):  # an exchange has several rounds: let it pass before the next slice
+                    break
+                background.advance()
+                continue
+            time.sleep(pause)
+            pause = min(pause + 5e-6, 1e-3)
+        self.watchdog.rests()
 
     def _compare(self, checksums: np.ndarray) -> None:
         if (checksums != checksums[0]).any():
@@ -319,19 +352,6 @@ def check_launcher(environ: dict[str, str], size: int) -> None:
                 f"{name} = {environ[name]}, but this process is alone: the launcher belongs to another MPI than {library()}; "
                 "use that library's own mpirun, or srun with the matching --mpi"
             )
-
-
-def _wait(request: MPI.Request, background: Background | None = None) -> None:
-    """Wait with short sleeps, or with slices of the background in their place."""
-    pause = 0.0
-    while not request.Test():
-        if background and not background.done:
-            if any(request.Test() for _ in range(POLLS)):  # an exchange has several rounds: let it pass before the next slice
-                return
-            background.advance()
-            continue
-        time.sleep(pause)
-        pause = min(pause + 5e-6, 1e-3)
 
 
 def _ranks_of_nodes(nodes: list[int]) -> list[np.ndarray]:

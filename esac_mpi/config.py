@@ -205,6 +205,23 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """How a run ends before its budget does, and what counts as hanging."""
+
+    grace_seconds: float = 5.0
+    """A generation that is unfinished this long after SIGTERM is given up, and made again at the next start [s]. SLURM kills
+    30 s after it (KillWait), PBS 10 s (kill_delay)."""
+    starts: int = 10
+    """So many starts in a row without progress make the run a failed one, which no job script starts again; 0 = no limit."""
+    member_minutes: float = 30.0
+    """A rank that is busy for longer with one member, evaluation episode or gradient update hangs, and ends the job [min];
+    0 = no limit."""
+    silent_minutes: float = 30.0
+    """Rank 0 ends the job after it has waited so long for the others, or for 20 median generations if that is longer [min];
+    0 = no limit."""
+
+
+@dataclass(frozen=True)
 class Display:
     """What the person sees."""
 
@@ -224,6 +241,8 @@ class Config:
     """Every random number of the run is addressed by this and what it is for."""
     run_dir: str = ""
     """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
+    max_hours: float = 0.0
+    """Stop early enough to be saved after this time [h]; 0 = what SLURM or PBS leaves to the job, if it runs in one."""
     task: Task = field(default_factory=Task)
     budget: Budget = field(default_factory=Budget)
     policy: PolicyNetwork = field(default_factory=PolicyNetwork)
@@ -233,6 +252,7 @@ class Config:
     learner: Learner = field(default_factory=Learner)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    stop: Stop = field(default_factory=Stop)
     display: Display = field(default_factory=Display)
 
 
@@ -264,7 +284,7 @@ READINGS: dict[str, dict[str, Any]] = {
     },
 }
 
-FREE = {"run_dir", "budget", "checkpoint", "display"}  # may differ between a run and its continuation
+FREE = {"run_dir", "max_hours", "budget", "checkpoint", "stop", "display"}  # may differ between a run and its continuation
 WARN = {"learner.device"}  # may differ, with a warning
 
 

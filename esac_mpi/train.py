@@ -1,11 +1,13 @@
 """The outer loop: set up, restore, generation after generation, evaluate, record, checkpoint, stop."""
 
+import math
 import platform
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from esac_mpi import affinity, envs, learners, log, mutation, provenance, rollout, state
 from esac_mpi.algorithms import ALGORITHMS, es
-from esac_mpi.comm import World
+from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.policy import Layout, Policy
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from esac_mpi.record import Run
 
 FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
+RETRY = 60.0  # time after which a checkpoint that could not be written is tried again [s]
+SILENCE = 20  # generations for which rank 0 waits for the others, at least
+SPARE, SPARE_FRACTION = 30.0, 0.05  # of max_hours, kept for what was not foreseen: the lesser of the two [s]
 
 
 class Ended(Exception):
@@ -58,6 +63,10 @@ class Job:
     learner: Any
     run: "Run | None" = None
     display: log.Display | None = None
+    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
+    deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
+    seconds: list[float] = field(default_factory=list)  # of the generations since the start [s]
+    saving: list[float] = field(default_factory=list)  # of the checkpoints since the start [s]
 
     @property
     def algorithm(self) -> Any:
@@ -70,35 +79,77 @@ class Job:
         return self.state.generation % self.config.evaluation.every == 0
 
 
-def train(config: Config, fresh: bool, world: World, command: list[str]) -> int:
-    """Run `config` to the end of its budget, from where its run directory stands; return the exit code."""
+def train(config: Config, fresh: bool, world: World, command: list[str], seconds_left: float = math.inf) -> int:
+    """Run `config` to the end of its budget, from where its run directory stands; return the exit code.
+
+    seconds_left: what the batch system leaves to this job [s].
+    """
+    world.stop.grace = config.stop.grace_seconds
+    seconds_left = 3600 * config.max_hours or seconds_left
+    deadline = world.clock() + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
     try:
         job = set_up(config, fresh, world, command)
     except Ended as end:
         if world.rank == 0:
             log.say(f"esac_mpi: {end}") if end.code == FINISHED else print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
         return end.code
-    world.stop_on_signals()
-    start = world.clock()
-    before = job.run.wall_seconds if job.run else 0.0
-    tried, recording = (job.state.generation, start), 0.0
+    job.deadline = deadline
+    if config.stop.member_minutes:
+        world.watchdog.member_limit = 60 * config.stop.member_minutes
+    world.watchdog.watch()
     try:
-        while progress(job) < 1 and not world.stopping:
-            row, timing = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
-            made = world.clock()
-            row.update(evaluation_columns(job))
-            if job.run:
-                now = world.clock()
-                timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
-                timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
-                add_row(job, row, timing)
-                tried = checkpoint_if_due(job, tried)
-                recording = world.clock() - now
+        world.agree()
+        go_on(job)
         return finish(job)
     except Exception:
         if job.run:
             fail(job)
         raise
+
+
+def go_on(job: Job) -> None:
+    """Make generations until the budget is spent, or a rank wishes to stop."""
+    world, start = job.world, job.world.clock()
+    before = job.run.wall_seconds if job.run else 0.0
+    tried, recording, saved_before = (job.state.generation, start), 0.0, len(job.saving)
+    keep_time(job)
+    while job.unevaluated or (progress(job) < 1 and not world.stopping):
+        began = world.clock()
+        try:
+            if not job.unevaluated:
+                job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+            row, timing = job.unevaluated
+            made = world.clock()
+            row.update(evaluation_columns(job))
+        except Abandoned:  # what is unfinished is made again at the next start
+            return
+        job.unevaluated = None
+        if job.run:
+            now = world.clock()
+            timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
+            timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
+            timing.update(seconds_checkpoint=sum(job.saving[saved_before:]))
+            saved_before = len(job.saving)
+            add_row(job, row, timing)
+            tried = checkpoint_if_due(job, tried)
+            recording = world.clock() - now
+        job.seconds.append(world.clock() - began)
+        keep_time(job)
+
+
+def keep_time(job: Job) -> None:
+    """Tell the watchdog what is usual; on rank 0, wish to stop when what is left may not last for two more generations."""
+    world, limit = job.world, 60 * job.config.stop.silent_minutes
+    world.watchdog.generation = job.state.generation + 1
+    if world.rank:
+        return
+    if limit:
+        world.watchdog.silence_limit = max(limit, SILENCE * float(np.median(job.seconds or [0.0])))
+    if math.isfinite(job.deadline):
+        last = job.deadline - 3 * max(job.saving, default=0.0)
+        world.stop.give_up_at(last)
+        if world.clock() + 2 * max(job.seconds, default=0.0) > last:
+            world.stop.wished = True
 
 
 def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
@@ -118,25 +169,66 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     device = "none" if learner is None else str(learner.device)
     threads = config.learner.threads if config.algorithm != "es" else 0
     origin = provenance.gather(config.seed, env, world, device, threads, command)
+    if world.agree():
+        raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     together(world, lambda: restore(job), exit_codes(world))
     state.share(job.state, world)
+    if world.from_root(job.unevaluated is not None) and world.rank:
+        job.unevaluated = {}, {}
+    check_directory_is_shared(job)
     world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
     if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
         where = run_directory(config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
+    if world.from_root(job.run is not None and bool(config.stop.starts) and job.run.starts > config.stop.starts):
+        together(world, lambda: give_up(job), exit_codes(world))
     if job.run:
         announce(job, origin)
         take_up(job, job.run)
     return job
 
 
+def give_up(job: Job) -> None:
+    """Make the run a failed one; raises Ended."""
+    if job.run:
+        job.run.status("failed", job.state.generation)
+    raise Ended(
+        FAILED,
+        f"{job.config.stop.starts} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. "
+        f"Look at its log, {run_directory(job.config) / 'log.txt'}; the same command starts it again",
+    )
+
+
+def check_directory_is_shared(job: Job) -> None:
+    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
+    world = job.world
+    path, content = world.from_root((job.run.path, (job.run.path / "run.lock").read_bytes()) if job.run else None)
+    seen = bool(world.local) or sees(path / "run.lock", content, world.clock)
+    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
+    if blind and world.rank == 0:
+        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
+
+
+def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
+    """Return whether a file has this content, now or soon: a network file system may take a moment."""
+    end = clock() + patience
+    while clock() < end:
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                return True
+        time.sleep(0.1)
+    return False
+
+
 def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
     """Return the SAC learner, on rank 0 of the algorithms that have one."""
     if world.rank or config.algorithm == "es":
         return None
-    esac = config.esac  # a phase in flight keeps the transitions that it overwrites, until its result enters
-    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) if esac.learner_lag else 0
+    esac = config.esac  # a phase keeps the transitions that it overwrites, until its result enters
+    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
+    if config.algorithm == "sac":
+        reserve = config.sac.steps_per_generation
     return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
 
 
@@ -184,9 +276,25 @@ def restore(job: Job) -> None:
         if job.learner is not None:
             job.learner.load(job.run.restored.learner)
             job.run.restore_replay(job.learner.replay)
+        job.unevaluated = taken_apart(job.run.restored.pending)
     except (KeyError, ValueError):
         fail(job)
         raise
+
+
+def taken_apart(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the row and timing of a checkpoint's pending generation, None where there is none."""
+    parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
+    for name, array in pending.items():
+        group, _, column = name.partition("/")
+        parts[group][column] = array[()]
+    return (parts["metrics"], parts["timing"]) if pending else None
+
+
+def put_together(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
+    """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
+    parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
+    return {f"{group}/{column}": np.asarray(value) for group, part in parts for column, value in part.items()}
 
 
 def take_up(job: Job, run: "Run") -> None:
@@ -254,7 +362,9 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
     if not np.isfinite(row.get("fitness", 0.0)).all():
         broken = np.flatnonzero(~np.isfinite(row["fitness"])).tolist()
-        log.say(f"generation {job.state.generation}: the return of member(s) {broken} is not finite: ranked last, counted")
+        seeds = [es.episode_seed(job.params, getattr(job.config, job.config.algorithm), job.state.generation, i) for i in broken]
+        told = f"the return of member(s) {broken} is not finite: ranked last, counted; seeds of their episodes {seeds}"
+        log.say(f"generation {job.state.generation}: {told}")
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
@@ -283,16 +393,19 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     by_time = due.every_minutes and now - tried[1] >= 60 * due.every_minutes
     if not (by_generation or by_time):
         return tried
-    save(job, "running")
-    return job.state.generation, job.world.clock()
+    done = save(job, "running")
+    soon = 0.0 if done else max(0.0, 60 * due.every_minutes - RETRY)
+    return job.state.generation, job.world.clock() - soon
 
 
 def save(job: Job, status: str, final: rollout.Best | None = None) -> bool:
     """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
-    run = job.run
+    run, start = job.run, job.world.clock()
     assert run is not None
-    if not saved(lambda: run.checkpoint(job.state.generation, state.arrays(job.state), learner_arrays(job), replay(job))):
+    arrays, pending = state.arrays(job.state), put_together(job.unevaluated)
+    if not saved(lambda: run.checkpoint(job.state.generation, arrays, learner_arrays(job), replay(job), pending)):
         return False
+    job.saving.append(job.world.clock() - start)
     return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
 
 
@@ -319,13 +432,21 @@ def fail(job: Job) -> None:
 
 def finish(job: Job) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code."""
-    complete = progress(job) >= 1
-    final = final_evaluation(job) if complete else rollout.Best()
+    complete, final = progress(job) >= 1 and not job.unevaluated, rollout.Best()
+    if complete:
+        try:
+            final = final_evaluation(job)
+        except Abandoned:
+            complete = False
     code = FINISHED if complete else STOPPED
     if job.run:
+        status = "complete" if complete else "requeue"
+        began = job.run.restored.generation if job.run.restored else 0
+        if not complete and 0 < job.config.stop.starts <= job.run.starts and job.state.generation == began:
+            status, code = "failed", FAILED
         best = final if final.episodic_return > job.state.best.episodic_return else job.state.best
         written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
-        if not save(job, "complete" if complete else "requeue", final) or not written:
+        if not save(job, status, final) or not written:
             code = UNSAVED
         if job.display:
             job.display.close()
@@ -381,6 +502,8 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
             threads = config.learner.threads
             log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")
         return
+    if job.run.died:
+        log.say(f"  {job.run.died}")
     dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
     log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
     for what in ("cpu", "versions", "device", "kernel"):
@@ -416,6 +539,8 @@ def say_end(job: Job, code: int, best: rollout.Best, final: rollout.Best) -> Non
         log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
     elif code == STOPPED:
         log.say(f"stopped at generation {generation}, saved; run the same command again to go on")
+    elif code == FAILED:
+        log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
     else:
         log.warn(f"generation {generation} is not wholly saved; the checkpoint before it stands")
     policy = f", best policy {path / 'policy.h5'}" if best.policy else ""

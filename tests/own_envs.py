@@ -1,10 +1,17 @@
-"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break."""
+"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break, and some
+that are slow, get stuck, or are signalled.
+"""
 
 import os
+import signal
+import time
+from contextlib import suppress
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+from esac_mpi.provenance import PROBE_STEPS
 
 
 class Walk(gymnasium.Env):
@@ -54,5 +61,46 @@ class Breaking(Walk):
         return observation, np.nan if self.np_random.random() < 0.003 else reward, terminated, truncated, info
 
 
-for name in ("Counting", "Raising", "Breaking"):
+class Slow(Walk):
+    """Take SLOW seconds for a step, but for those that nodes compare at the start."""
+
+    steps = 0
+
+    def step(self, action):
+        Slow.steps += 1
+        time.sleep(float(os.environ.get("SLOW", "0")) if Slow.steps > PROBE_STEPS else 0)
+        return super().step(action)
+
+
+class Stuck(Walk):
+    """Never come back from one step in three thousand."""
+
+    def step(self, action):
+        while self.np_random.random() < 1 / 3000:
+            time.sleep(1000)
+        return super().step(action)
+
+
+class Signalled(Walk):
+    """Be signalled SIGNALS times at step number SIGNAL_AT of this process; the second of two ends the episode."""
+
+    steps = 0
+
+    def step(self, action):
+        Signalled.steps += 1
+        if Signalled.steps == int(os.environ.get("SIGNAL_AT", "0")):
+            signals = int(os.environ["SIGNALS"])
+            for _ in range(signals):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                self.wait(0.1, through=signals > 2)
+        return super().step(action)
+
+    def wait(self, seconds, through):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            with suppress(*[BaseException] * through):
+                time.sleep(left)
+
+
+for name in ("Counting", "Raising", "Breaking", "Slow", "Stuck", "Signalled"):
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

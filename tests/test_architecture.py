@@ -11,7 +11,8 @@ LAYERS = [
     {"rollout", "mutation", "learners", "provenance"},
     {"evolution", "policy", "envs"},
 ]
-LAYERS.append({"config", "noise", "log", "state", "schedule", "kernels", "_kernels", "affinity", "__init__", "__version__"})
+LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
+LAYERS[-1] |= {"__init__", "__version__"}
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},

@@ -60,7 +60,7 @@ def test_too_little_shared_memory_is_refused_with_the_bytes(world):
 def test_a_wish_to_stop_reaches_the_next_exchange(world):
     world.map(lambda i: np.zeros(1), 1, 1)
     assert not world.stopping
-    world.stop_wished = True
+    world.stop.wished = True
     world.map(lambda i: np.zeros(1), 1, 1)
     assert world.stopping
 

@@ -261,7 +261,7 @@ def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_
     for hidden in (8, 200):
         run(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), program=EAGER)
         received.append(np.diff(Run.open(tmp_path / str(hidden)).history["timing/bytes_exchanged"]).tolist())
-    members, columns, header = 5, 5, 4  # of the other node
+    members, columns, header = 5, 5, 5  # of the other node
     assert received == [[8 * (members * columns + header)] * 3] * 2
 
 

@@ -160,9 +160,7 @@ def evaluate(
 
         try:
             for number in range(es.fitness_episodes):
-                who = slot if es.start_states == "slot" else i
-                seed = noise.integer(params.config.seed, Purpose.EPISODE, k, who, number)
-                episode = play(env, policy, seed, watch if normalise else None, cap)
+                episode = play(env, policy, episode_seed(params, es, k, i, number), watch if normalise else None, cap)
                 total += episode.episodic_return
                 length += episode.episodic_length
                 unstable += not np.isfinite(episode.episodic_return)
@@ -197,6 +195,12 @@ def mean_length(es: configuration.Evolution, mean: float, population: Population
     """Return the running mean length of an episode after a population [steps]."""
     new = float(population.length.mean()) / es.fitness_episodes
     return mean + LENGTH_RATE * (new - mean) if mean else new
+
+
+def episode_seed(params: Params, es: configuration.Evolution, k: int, i: int, number: int = 0) -> int:
+    """Return the seed of an episode of member i of generation k."""
+    who = member(es, i)[0] if es.start_states == "slot" else i
+    return noise.integer(params.config.seed, Purpose.EPISODE, k, who, number)
 
 
 def member(es: configuration.Evolution, i: int) -> tuple[int, int]:

@@ -7,8 +7,9 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
   the paper's skill transfer real; 0 gives the printed algorithm (`esac.reading = "paper"`).
 - Sampling is mirrored; a pair shares its parent, and the population is counted in slots of one pair each.
 - mu of line 12 is uniform, so that p_sac is a probability.
-- Lines 11 and 26 run before lines 12-25: neither reads what the other writes, and the winners' parents are still those
-  that were evaluated.
+- Lines 11 and 26 run after lines 12-23, and theta_sac enters after them: neither reads what the other writes, and
+  the winners' parents are still those that were evaluated. Until line 11 nothing is changed, so that a generation can be
+  abandoned while its population is evaluated or SAC learns.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
 - Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer"); there is no switch for it.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
@@ -25,7 +26,6 @@ from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms import sac
 from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
 from esac_mpi.envs import Env
-from esac_mpi.learners.phase import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Best, Counters
@@ -102,7 +102,8 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     """Make one generation; return its metrics and its timing."""
     esac, k, clock = params.config.esac, state.generation + 1, [world.clock()]
     sigma_noise = esac.sigma if esac.amt_scope == "gradient" else state.sigma
-    begin_phase(params, state, world, env, learner)  # again, if a stop came between its begin and its end
+    if state.phase_begun:
+        begin_phase(params, state.phase_begun, world, env, learner)  # again, if a stop came between its begin and its end
 
     cap = strategy.length_cap(esac, state.mean_length)
     expected = expected_members(esac, state.expected_length)
@@ -111,18 +112,21 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     shaped = evolution.centered_ranks(population.fitness)  # line 9
     plan = decide(params, state, k, population.fitness, shaped, world)  # lines 10, 12, 24
     clock.append(world.clock())
-    moved = update(params, state, k, sigma_noise, shaped, plan.winners, world)  # lines 11, 26
-    clock.append(world.clock())
-    row = describe(params, state, population, plan, moved)
-
     phase, phase_seconds = None, np.nan
-    if state.phase_begun and k == state.phase_begun + esac.learner_lag:
-        phase, phase_seconds = end_phase(state, world, learner)
-    if plan.learns:  # lines 12-23
+    if plan.learns and not esac.learner_lag:  # lines 12-23
+        begin_phase(params, k, world, env, learner)
+    if (plan.learns and not esac.learner_lag) or (state.phase_begun and k == state.phase_begun + esac.learner_lag):
+        phase, _, phase_seconds = sac.finish(world)
+    clock.append(world.clock())
+
+    moved = update(params, state, k, sigma_noise, shaped, plan.winners, world)  # lines 11, 26
+    row = describe(params, state, population, plan, moved)
+    if phase is not None:  # the theta of line 27
+        sac.enter(phase, world, state, learner)
+        state.phase_begun = 0
+    if plan.learns and esac.learner_lag:
         state.phase_begun, world.learning = k, True
-        begin_phase(params, state, world, env, learner)
-        if not esac.learner_lag:
-            phase, phase_seconds = end_phase(state, world, learner)
+        begin_phase(params, k, world, env, learner)
     clock.append(world.clock())
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
@@ -133,30 +137,23 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     state.generation = k
     strategy.count(state.counters, population, params.horizon)
 
-    parts = ("seconds_evaluate", "seconds_plan", "seconds_update", "seconds_learn")
+    parts = ("seconds_evaluate", "seconds_plan", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
     return {**row, **sac.metrics(phase)}, {**population.timing, **seconds, "seconds_phase": phase_seconds}
 
 
-def begin_phase(params: Params, state: State, world: Any, env: Env, learner: Any) -> None:
-    """Begin the SAC phase in flight, on rank 0, unless it is begun. Algorithm 1, lines 12-23.
+def begin_phase(params: Params, k: int, world: Any, env: Env, learner: Any) -> None:
+    """Begin the SAC phase of generation k, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
 
     With learner_lag L it runs beside the evaluation of the next L generations, and its result enters at the end of the last.
+    Checkpoints have the learner of the phase's start until its result enters.
     """
-    if learner is None or not state.phase_begun or world.background is not None:
+    if learner is None or world.background is not None:
         return
     esac = params.config.esac
-    if esac.learner_lag:
-        learner.hold()  # checkpoints have the learner of the phase's start until its result enters
-    steps = learner.begin(params.learner_env or env, state.phase_begun, esac.sac_episodes, esac.sac_min_steps)
-    world.background = sac.Flight(steps, state.phase_begun, world.clock)
-
-
-def end_phase(state: State, world: Any, learner: Any) -> tuple[Phase, float]:
-    """Let the phase in flight end and its result enter; return it, and on rank 0 the time spent on it [s]."""
-    phase, _, seconds = sac.learn(world, state, learner)
-    state.phase_begun = 0
-    return phase, seconds
+    learner.hold()
+    steps = learner.begin(params.learner_env or env, k, esac.sac_episodes, esac.sac_min_steps)
+    world.background = sac.Flight(steps, k, world.clock, world.watchdog.beat)
 
 
 def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np.ndarray, world: Any) -> Plan:

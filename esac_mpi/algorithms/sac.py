@@ -46,9 +46,11 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
     k, start = state.generation + 1, world.clock()
     if learner is not None:
+        learner.hold()
         steps = learner.begin(env, k, 0, params.config.sac.steps_per_generation, cut=True)
-        world.background = Flight(steps, k, world.clock)
-    phase, busy, _ = learn(world, state, learner)
+        world.background = Flight(steps, k, world.clock, world.watchdog.beat)
+    phase, busy, _ = finish(world)
+    enter(phase, world, state, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}
@@ -60,8 +62,10 @@ class Flight:
 
     SLICE = 0.002  # least time of a slice [s]
 
-    def __init__(self, steps: Generator[None, None, Phase], k: int, clock: Callable[[], float]) -> None:
-        self._steps, self._k, self._clock = steps, k, clock
+    def __init__(
+        self, steps: Generator[None, None, Phase], k: int, clock: Callable[[], float], beat: Callable[[], None] = lambda: None
+    ) -> None:
+        self._steps, self._k, self._clock, self._beat = steps, k, clock, beat
         self._phase: Phase | None = None
         self._error: Exception | None = None
         self.seconds = 0.0  # spent on it so far
@@ -77,6 +81,7 @@ class Flight:
         try:
             while self._clock() < start + seconds:
                 next(self._steps)
+                self._beat()
         except StopIteration as end:
             self._phase = end.value
         except Exception as error:
@@ -95,15 +100,20 @@ class Flight:
         return self._phase
 
 
-def learn(world: Any, state: Any, learner: Any) -> tuple[Phase, np.ndarray, float]:
-    """End rank 0's phase in flight; give every rank its counts and theta_sac.
+def finish(world: Any) -> tuple[Phase, np.ndarray, float]:
+    """End rank 0's phase in flight; give every rank its counts.
 
-    Returns the phase, busy seconds [ranks], and on rank 0 the seconds spent on the phase since it began.
+    Returns the phase, busy seconds [ranks], and on rank 0 the seconds spent on the phase since it began. Nothing is changed but
+    the learner, which is held as it was at the phase's start: an Abandoned phase leaves no trace in a checkpoint.
     """
     flight = world.background
-    numbers, busy = world.at_root(lambda: world.background.finish().vector(), Phase.SIZE)
-    phase = Phase.of(numbers)
+    numbers, busy = world.at_root(lambda: flight.finish().vector(), Phase.SIZE)
     world.background = None
+    return Phase.of(numbers), busy, flight.seconds if flight else np.nan
+
+
+def enter(phase: Phase, world: Any, state: Any, learner: Any) -> None:
+    """Let the result of a phase that has ended enter: theta_sac on every node, and the counts."""
     if learner is not None:
         learner.release()
         state.theta_sac[:] = learner.theta
@@ -112,7 +122,6 @@ def learn(world: Any, state: Any, learner: Any) -> tuple[Phase, np.ndarray, floa
     state.counters.gradient_updates += phase.gradient_updates
     state.counters.unstable_episodes += phase.unstable_episodes
     state.counters.sac_phases += 1
-    return phase, busy, flight.seconds if flight else np.nan
 
 
 def metrics(phase: Phase | None) -> Row:

@@ -97,6 +97,9 @@ class Run:
 
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
     complete: whether status.json called the run complete when it was taken up.
+    starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
+    that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
+    checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
     """
 
     def __init__(self, path: Path, config: Config, provenance: Mapping[str, str | int | float]) -> None:
@@ -105,6 +108,11 @@ class Run:
         self.restored: Checkpoint | None = None
         self.dropped = 0
         self.complete = False
+        self.starts, self.died = 1, ""
+        self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
+        self._since = 0  # generation of the newest checkpoint at this start
+        self._written = 0  # bytes published so far
+        self._beaten = -math.inf
         self._metrics, self._timing = Rows(), Rows(ragged=True)
         self._final: Arrays = {}
         self._segments: dict[int, Segment] = {}  # published ones that the ring still needs, by index
@@ -164,11 +172,28 @@ class Run:
         os.ftruncate(self._lock, len(self._token))
         for leftover in (*self.path.glob("*.tmp.[0-9]*"), *(self.path / REPLAY).glob("*.tmp.[0-9]*")):
             leftover.unlink()
+        last = read_status(self.path)
         if self.restored is not None:
             self._load(self.restored)
-            self.complete = read_status(self.path).get("status") == "complete"
-        if self.restored is None:
+            self.complete = last.get("status") == "complete"
+        else:
             self.write_config()
+        self._count(last)
+
+    def _count(self, last: Mapping[str, Any]) -> None:
+        """Count this start by what status.json said last, and write there that it was made; a complete run stays complete."""
+        self._since = self.restored.generation if self.restored is not None else 0
+        before, since = (last[name] if type(last.get(name)) is int else -1 for name in ("starts", "since"))
+        if last.get("status") in ("running", "requeue") and self._since <= since:
+            self.starts = max(before, 0) + 1
+        if last.get("status") == "running":
+            host, pid, when = (last.get(name, "unknown") for name in ("host", "pid", "time"))
+            self.died = (
+                f"the run before this one ended without a word (host {host}, pid {pid}, status of {when}): "
+                "killed, out of memory, or its node lost"
+            )
+        if not self.complete:
+            self.status("running", self._since, **{name: last[name] for name in ("best_return",) if name in last})
 
     def write_config(self) -> None:
         """Write config.toml, the resolved configuration. Raises Unsaved."""
@@ -225,9 +250,19 @@ class Run:
         self.publish_metrics(force=True)
 
     def checkpoint(
-        self, generation: int, state: Mapping[str, np.ndarray], learner: Mapping[str, np.ndarray], replay: Replay | None = None
+        self,
+        generation: int,
+        state: Mapping[str, np.ndarray],
+        learner: Mapping[str, np.ndarray],
+        replay: Replay | None = None,
+        pending: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved."""
+        """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved.
+
+        pending: what is known of the last generation where its row cannot be made yet; given back as restored.pending, no
+        part of state_sha256.
+        """
+        start, written = time.monotonic(), self._written
         segments, bounds, tail, content = self._store_replay(replay) if replay is not None else ([], (0, 0), {}, {})
         saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", tail)}
         actor = next(state[name] for name in ("theta_es", "theta", "theta_sac") if name in state)
@@ -238,12 +273,13 @@ class Run:
         }
         manifest = {"bounds": bounds, "segments": [[s.index, s.start, s.sha256] for s in segments]}
         attributes = {**self._attributes, **hashes, "generation": generation, "replay": json.dumps(manifest)}
-        self._publish(CHECKPOINT, {**saved, **self.history}, attributes, previous=self._sound)
+        self._publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **self.history}, attributes, previous=self._sound)
         names = {segment.name for segment in segments}
         self._delete_segments(keep=names | self._named)
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
+        self.checkpoint_seconds, self.checkpoint_bytes = time.monotonic() - start, self._written - written
 
     def _store_replay(self, replay: Replay) -> tuple[list[Segment], tuple[int, int], Arrays, Arrays]:
         """Publish newly closed segments; return those the ring still needs, its bounds, the open tail, and digests.
@@ -316,7 +352,7 @@ class Run:
         start = self.restored.generation if self.restored is not None else 0
         host, pid = self._token.decode().split()[:2]
         entries = {"status": status, "generation": generation, "progress": generation - start, "host": host, "pid": int(pid)}
-        entries["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        entries |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "starts": self.starts, "since": self._since}
         if self._hashes.get("checkpoint_generation") == generation:
             entries |= self._hashes
         try:
@@ -330,17 +366,25 @@ class Run:
     def close(self) -> None:
         """Release the lock."""
         if self._lock >= 0:
-            os.close(self._lock)
+            lock.release(self._lock, self._token)
             self._lock = -1
+
+    def beat(self) -> None:
+        """Touch run.lock, at most every 30 s: the sign of life where the file system has no locks."""
+        now = time.monotonic()
+        if now >= self._beaten + lock.BEAT:
+            self._beaten = now
+            with suppress(OSError):
+                os.utime(self._lock)
 
     def _publish(
         self, name: str, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False
     ) -> None:
         self._guard()
-        publish(self.path / name, arrays, attributes, previous)
+        self._written += publish(self.path / name, arrays, attributes, previous)
 
     def _guard(self) -> None:
-        """Raise Refused if another run took the directory: locks do not reach every file system, or run.lock was removed."""
+        """Touch run.lock; raise Refused if another run took it: locks do not reach every file system, or it was removed."""
         try:
             ours = os.pread(self._lock, 1000, 0) == self._token
             with suppress(FileNotFoundError):
@@ -349,6 +393,7 @@ class Run:
             raise Unsaved(f"{self.path / LOCK}: {error.strerror}") from error
         if not ours:
             raise Refused(f"{self.path}: another run has taken this directory; this one stops without writing")
+        self.beat()
 
 
 def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:

@@ -60,6 +60,7 @@ class Checkpoint:
     replay_tail: Arrays = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
+    pending: Arrays = field(default_factory=dict)  # of a generation whose row was not made yet
 
 
 def config_of(text: str, source: Path) -> Config:
@@ -84,7 +85,7 @@ def read_checkpoint(source: Path) -> Checkpoint:
     checkpoint = Checkpoint(
         attributes["generation"], part(arrays, "state"), part(arrays, "learner"), config_of(attributes["config"], source),
         attributes, source, part(arrays, "metrics", "timing", keep=True), part(arrays, "replay_tail"),
-        [Segment(*entry) for entry in replay["segments"]], tuple(replay["bounds"]),
+        [Segment(*entry) for entry in replay["segments"]], tuple(replay["bounds"]), part(arrays, "pending"),
     )  # fmt: skip
     for segment in checkpoint.segments:
         read_segment(source.parent, segment)
@@ -115,12 +116,16 @@ def read_history(path: Path) -> tuple[Arrays, dict[str, Any]]:
 def read_status(path: Path) -> dict[str, Any]:
     """Return status.json, empty where there is none that can be read."""
     try:
-        return json.loads((path / STATUS).read_text(encoding="utf-8"))
+        status = json.loads((path / STATUS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         logger.warning("%s: %s; going on without it", path / STATUS, error)
         return {}
+    if isinstance(status, dict):
+        return status
+    logger.warning("%s: not a JSON object; going on without it", path / STATUS)
+    return {}
 
 
 def newest(path: Path) -> Checkpoint | None:

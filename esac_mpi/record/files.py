@@ -24,15 +24,15 @@ USER_BLOCK = 512  # bytes before the HDF5 image
 Arrays = dict[str, np.ndarray]
 
 
-def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False) -> str:
-    """Replace `path` by an HDF5 file of the arrays and attributes; return the sha256 of its image.
+def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False) -> int:
+    """Replace `path` by an HDF5 file of the arrays and attributes; return its size [bytes].
 
     Array names may contain '/'. previous=True keeps the file that was there under its name with _prev. Raises Unsaved.
     """
     image = _image(arrays, attributes)
-    sha256 = hashlib.sha256(image).hexdigest()
-    replace(path, (_user_block(SCHEMA, len(image), sha256), image), previous)
-    return sha256
+    block = _user_block(SCHEMA, len(image), hashlib.sha256(image).hexdigest())
+    replace(path, (block, image), previous)
+    return len(block) + len(image)
 
 
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:

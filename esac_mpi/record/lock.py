@@ -1,15 +1,25 @@
-"""run.lock: held (fcntl) by rank 0 as long as its run lives; its content names the holder."""
+"""run.lock: held (fcntl) by rank 0 as long as its run lives; its content names the holder, and is empty once that has let go.
+
+Where the file system has no locks, a run.lock with a holder is taken over only after nobody has touched it for SILENT
+seconds, or if the holder was a process of this host and has ended. Its age is the difference of two times that the file
+server gave, so that no clock of a node matters.
+"""
 
 import errno
 import fcntl
 import logging
 import os
+import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from esac_mpi.record.errors import Refused
 
 LOCK = "run.lock"
+BEAT = 30.0  # least time between two touches by the holder [s]
+SILENT = 600.0  # time without a touch after which a holder counts as dead where there are no locks [s]
+BUSY = (errno.EACCES, errno.EAGAIN)  # held by another process; any other error of lockf: no locks here
 
 logger = logging.getLogger(__name__)
 
@@ -17,28 +27,94 @@ logger = logging.getLogger(__name__)
 def take(path: Path, create: bool) -> int:
     """Return the descriptor of the locked run.lock, its content untouched. Raises Refused, naming the holder."""
     descriptor = os.open(path / LOCK, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
-    for attempt in range(5):  # a reader that asks whether the run lives holds the lock for an instant
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                logger.warning("%s: no locks on this file system (%s); start no second run here", path, error.strerror)
+    try:
+        for attempt in range(5):  # a reader that asks whether the run lives holds the lock for an instant
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return descriptor
-        time.sleep(0.05 * attempt)
-    host, pid, since = [*os.pread(descriptor, 1000, 0).decode(errors="replace").split(), "?", "?", "?"][:3]
+            except OSError as error:
+                if error.errno not in BUSY:
+                    _judge(path, descriptor, error)
+                    return descriptor
+            time.sleep(0.05 * attempt)
+        raise _refusal(path, _holder(descriptor), "")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def release(descriptor: int, token: bytes) -> None:
+    """Empty and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
+    with suppress(OSError):  # of a directory that has vanished
+        if os.pread(descriptor, 1000, 0) == token:
+            os.ftruncate(descriptor, 0)
     os.close(descriptor)
-    raise Refused(
-        f"{path}: in use by another run: host {host}, pid {pid}, since {since}. Wait for its end, "
+
+
+def is_free(path: Path) -> bool:
+    """Return whether nobody holds the lock of a directory that another process may be running in; False where unknown.
+
+    Where there are no locks, this host's clock decides: a reader writes nothing to ask for the file server's.
+    """
+    try:
+        with open(path / LOCK, "rb") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as error:
+                host, pid, _ = holder = _holder(file.fileno())
+                silent = time.time() - os.fstat(file.fileno()).st_mtime > SILENT
+                return error.errno not in BUSY and (not any(holder) or _dead(host, pid) or silent)
+    except OSError:
+        return False
+    return True
+
+
+def _judge(path: Path, descriptor: int, reason: OSError) -> None:
+    """Warn that there are no locks; refuse a run.lock whose holder may be alive."""
+    logger.warning("%s: no locks on this file system (%s); run.lock is touched as a sign of life instead", path, reason.strerror)
+    host, pid, since = _holder(descriptor)
+    if not host:
+        return
+    age = _server_time(path) - os.fstat(descriptor).st_mtime
+    if age < SILENT and not _dead(host, pid):
+        wait = f"; without one for {SILENT / 60:.0f} minutes it counts as dead"
+        raise _refusal(path, (host, pid, since), f", last sign of life {max(age, 0):.0f} s ago{wait}")
+    logger.warning("%s: taken over from host %s, pid %s: last sign of life %.0f s ago", path, host, pid, age)
+
+
+def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
+    host, pid, since = (entry or "?" for entry in holder)
+    return Refused(
+        f"{path}: in use by another run: host {host}, pid {pid}, since {since}{age}. Wait for its end, "
         f"stop it (on {host}: kill {pid}), or choose another --run-dir"
     )
 
 
-def is_free(path: Path) -> bool:
-    """Return whether certainly nobody holds the lock of a directory that another process may be running in."""
-    try:
-        with open(path / LOCK, "rb") as file:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+def _holder(descriptor: int) -> tuple[str, str, str]:
+    """Return (host, pid, since) of the content, empty where nobody holds it."""
+    host, pid, since, *_ = [*os.pread(descriptor, 1000, 0).decode(errors="replace").split(), "", "", ""]
+    return host, pid, since
+
+
+def _dead(host: str, pid: str) -> bool:
+    """Return whether the holder was a process of this host and has ended."""
+    if host != socket.gethostname() or not pid.isdecimal():
         return False
-    return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _server_time(path: Path) -> float:
+    """Return what the file server's clock says, by a file made for it [s]."""
+    probe = path / f"{LOCK}.tmp.{os.getpid()}"
+    probe.unlink(missing_ok=True)
+    os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        return probe.stat().st_mtime
+    finally:
+        probe.unlink()

@@ -1,0 +1,44 @@
+"""What the batch system says about this job, without MPI: how long it may still run."""
+
+import math
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # how launchers name a process's rank
+
+
+def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None) -> float:
+    """Return how long this batch job may still run, inf where nothing says so [s].
+
+    To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other ranks than 0 do not ask.
+    """
+    if any(environ.get(name, "0") != "0" for name in RANKS):
+        return math.inf
+    ask = ask or _output
+    if "SLURM_JOB_END_TIME" in environ:
+        return float(environ["SLURM_JOB_END_TIME"]) - time.time()
+    if "SLURM_JOB_ID" in environ:
+        return clock_time(ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%L"]))
+    if "PBS_JOBID" in environ:
+        about = ask(["qstat", "-f", environ["PBS_JOBID"]])
+        limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in ("Resource_List", "resources_used"))
+        return clock_time(limit[1]) - (clock_time(used[1]) if used else 0.0) if limit else math.inf
+    return math.inf
+
+
+def clock_time(text: str) -> float:
+    """Return the seconds of [days-]hours:minutes:seconds or a part of it from the right; inf for anything else."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
+    if not found:
+        return math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

@@ -1,0 +1,93 @@
+"""When a rank should stop: signals, the end of the batch job, and how to leave what cannot be finished in time. No MPI here.
+
+A first SIGTERM, SIGINT or SIGUSR1 is a wish to stop at the end of the generation; SIGTERM gives the generation a grace, because
+SLURM and PBS kill soon after it. A second signal gives the generation up at once; a third ends the job, and nothing is written.
+A generation that is given up is made again at the next start: all its random numbers are addressed.
+"""
+
+import math
+import signal
+from collections.abc import Callable
+from typing import Any
+
+SAME = {signal.SIGTERM: 0.05, signal.SIGUSR1: 0.05, signal.SIGINT: 1.0}  # signals this close are one [s]: a terminal and its
+# launcher both send Ctrl-C
+AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
+
+
+class GivenUp(BaseException):
+    """A section is left because its time is over; a BaseException, so that nothing on the way takes it for an error."""
+
+
+class Stop:
+    """A rank's wish to stop, and the time at which it gives up.
+
+    wished: whether this rank wishes to stop. grace: time that SIGTERM leaves to a generation [s]. clock: monotonic [s].
+    abort: ends the job.
+    """
+
+    def __init__(self, clock: Callable[[], float], abort: Callable[[], None]) -> None:
+        self.wished = False
+        self.grace = math.inf
+        self._clock, self._abort = clock, abort
+        self._heard: list[float] = []
+        self._give_up = math.inf  # when [s]
+        self._inside = False
+
+    def listen(self) -> None:
+        """Take the signals over; to be called from the main thread."""
+        for number in SAME:
+            signal.signal(number, self._hear)
+        signal.signal(signal.SIGALRM, self._alarm)
+
+    def end(self) -> None:
+        """Let signals and the alarm pass: the run is over, and its exit code stands."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in (*SAME, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+
+    def give_up_at(self, when: float) -> None:
+        """Wish to stop, and give up what is unfinished at a time of the clock, or earlier if that was said before."""
+        if when < self._give_up:
+            self._give_up = when
+            signal.setitimer(signal.ITIMER_REAL, max(when - self._clock(), 1e-3), AGAIN)
+
+    @property
+    def overdue(self) -> bool:
+        """Whether what is unfinished is to be given up."""
+        return self._clock() >= self._give_up
+
+    def carry_out(self, action: Callable[[], None]) -> bool:
+        """Run `action`; return whether it came to its end, or was given up."""
+        ended = False
+        try:
+            try:
+                self._inside = True
+                if not self.overdue:
+                    action()
+                    ended = True
+            finally:
+                self._inside = False
+        except GivenUp:
+            self._inside = False
+        return ended
+
+    def _hear(self, number: int, frame: Any) -> None:
+        now = self._clock()
+        if self._heard and now - self._heard[-1] < SAME[signal.Signals(number)]:
+            return
+        self._heard.append(now)
+        self.wished = True
+        if len(self._heard) > 2:
+            self._abort()
+        elif len(self._heard) == 2:
+            self.give_up_at(now)
+        elif number == signal.SIGTERM:
+            self.give_up_at(now + self.grace)
+
+    def _alarm(self, number: int, frame: Any) -> None:
+        if not self.overdue:
+            return
+        self.wished = True
+        if self._inside:
+            raise GivenUp

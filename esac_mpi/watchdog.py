@@ -1,0 +1,72 @@
+"""A thread on every rank that ends the job when it hangs: a member, an evaluation episode or a slice of learning that does not
+end, or other ranks that are no longer heard of.
+"""
+
+import faulthandler
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+TICK = 1.0  # longest time between two looks [s]
+LAST_WORDS = 2.0  # time for the other ranks' stacks, and for the launcher to forward what was said [s]
+
+
+class Watchdog:
+    """What this rank is doing, and for how long.
+
+    member_limit, silence_limit: how long one member, episode or slice may take, and how long other ranks may be waited for [s];
+    inf = for ever. generation: of the run. Time is counted in looks, so that a suspended job or a clock that jumps is no alarm.
+    """
+
+    def __init__(self, who: str, abort: Callable[[], None]) -> None:
+        self.member_limit = self.silence_limit = math.inf
+        self.generation = 0
+        self._who, self._abort = who, abort
+        self._doing, self._waiting = "", False
+        self._seconds = 0.0  # at it so far
+        self._thread: threading.Thread | None = None
+
+    def works_on(self, what: str) -> None:
+        """Begin something of which no part may take longer than member_limit."""
+        self._doing, self._waiting, self._seconds = what, False, 0.0
+
+    def beat(self) -> None:
+        """Be seen to go on."""
+        self._seconds = 0.0
+
+    def waits(self) -> None:
+        """Wait for other ranks."""
+        self._doing, self._waiting, self._seconds = "waiting for other ranks", True, 0.0
+
+    def rests(self) -> None:
+        """Do what has no limit."""
+        self._doing = ""
+
+    def watch(self) -> None:
+        """Begin to look."""
+        if self._thread is None and min(self.member_limit, self.silence_limit) < math.inf:
+            self._thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
+            self._thread.start()
+
+    def _look(self) -> None:
+        while True:
+            tick = min(TICK, self.member_limit / 5, self.silence_limit / 5)
+            time.sleep(tick)
+            if not self._doing:
+                continue
+            self._seconds += tick
+            limit, name = (
+                (self.silence_limit, "stop.silent_minutes") if self._waiting else (self.member_limit, "stop.member_minutes")
+            )
+            if self._seconds > limit:
+                self._bark(f"{self._doing} for {limit / 60:.3g} minutes ({name})")
+
+    def _bark(self, what: str) -> None:
+        print(f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its stacks:", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        time.sleep(LAST_WORDS)
+        threading.Timer(5.0, os._exit, [1]).start()  # should the library not come back
+        self._abort()

@@ -1,0 +1,336 @@
+"""How a run stops: signals, the end of the batch job, hanging; and that nothing is lost by it."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, run
+from test_run import assert_same_run, rows_published, science, summary, wait_for
+
+from esac_mpi import batch
+from esac_mpi.record import Run, read
+from esac_mpi.stop import Stop
+from esac_mpi.watchdog import Watchdog
+
+
+def status(path: Path) -> dict:
+    return json.loads((path / "status.json").read_text())
+
+
+# the parts, without a run
+
+
+@pytest.fixture
+def stop():
+    """A Stop that hears signals; what was there before comes back."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    aborted = []
+    one = Stop(time.monotonic, lambda: aborted.append(True))
+    one.aborted = aborted
+    one.listen()
+    yield one
+    one.end()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number: int, pause: float = 0.1) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(pause)
+
+
+def test_one_signal_is_a_wish_two_give_up_three_abort(stop):
+    seen = []
+
+    def work():
+        for number in range(3):
+            send(signal.SIGUSR1)
+            seen.append(number)
+
+    assert not stop.wished
+    assert not stop.carry_out(work)  # the second one ends it
+    assert (seen, stop.wished, stop.overdue) == ([0], True, True)
+    assert not stop.carry_out(lambda: seen.append("never"))
+    assert not stop.aborted
+    time.sleep(0.1)
+    send(signal.SIGUSR1)
+    assert stop.aborted
+    assert seen == [0]
+
+
+def test_sigterm_gives_a_generation_its_grace_and_the_others_give_it_all_the_time(stop):
+    stop.grace = 0.3
+    assert stop.carry_out(lambda: send(signal.SIGUSR1, 0.5))
+    start = time.monotonic()
+
+    def work():
+        send(signal.SIGTERM, 30)
+
+    stop._heard.clear()
+    assert not stop.carry_out(work)
+    assert 0.25 < time.monotonic() - start < 10
+
+
+def test_a_terminals_double_ctrl_c_is_one_signal(stop):
+    assert stop.carry_out(lambda: (send(signal.SIGINT), send(signal.SIGINT)))
+    assert stop.wished
+    assert not stop.overdue
+
+
+def test_what_is_swallowed_is_given_up_all_the_same(stop):
+    def work():
+        send(signal.SIGUSR1)
+        with suppress(BaseException):  # as a destructor does
+            send(signal.SIGUSR1, 0.05)
+        time.sleep(30)
+
+    start = time.monotonic()
+    assert not stop.carry_out(work)
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("59", 59), ("10:00", 600), ("2:00:00", 7200), ("1-02:03:04", 93784), ("UNLIMITED", math.inf), ("", math.inf)],
+)
+def test_times_as_schedulers_write_them(text, seconds):
+    assert batch.clock_time(text) == seconds
+
+
+def test_what_the_batch_system_leaves():
+    asked = []
+
+    def ask(answer):
+        return lambda command: asked.append(command) or answer
+
+    assert batch.seconds_left({}) == math.inf
+    end = str(int(time.time()) + 1000)
+    assert 990 < batch.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
+    assert batch.seconds_left({"SLURM_JOB_ID": "7"}, ask("1:00:00\n")) == 3600
+    assert asked == [["squeue", "-h", "-j", "7", "-o", "%L"]]
+    about = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:10:00\n"
+    assert batch.seconds_left({"PBS_JOBID": "7.host"}, ask(about)) == 12 * 3600 - 600
+    assert batch.seconds_left({"PBS_JOBID": "7.host"}, ask("qstat: Unknown Job Id")) == math.inf
+    for name in batch.RANKS:  # rank 0's clock alone decides
+        assert batch.seconds_left({"SLURM_JOB_ID": "7", name: "3"}, ask("1:00:00")) == math.inf
+        assert batch.seconds_left({"SLURM_JOB_ID": "7", name: "0"}, ask("1:00:00")) == 3600
+    assert batch.seconds_left({"SLURM_JOB_ID": "7"}) == math.inf  # no such command here
+
+
+@pytest.mark.parametrize(("waiting", "name"), [(False, "stop.member_minutes"), (True, "stop.silent_minutes")])
+def test_the_watchdog_names_what_hangs_and_how_long_it_may(waiting, name):
+    program = f"""
+import os, time
+from esac_mpi.watchdog import Watchdog
+dog = Watchdog("rank 3 on host", lambda: os._exit(9))
+dog.member_limit = dog.silence_limit = 0.6
+dog.generation = 12
+dog.watch()
+dog.works_on("item 4 of 50")
+for _ in range(20):
+    time.sleep(0.1)
+    dog.beat()
+dog.rests()
+time.sleep(1.5)
+print("lived", flush=True)
+dog.waits() if {waiting} else dog.works_on("item 5 of 50")
+time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout) == (9, "lived\n")
+    what = "waiting for other ranks" if waiting else "item 5 of 50"
+    assert f"rank 3 on host hangs: {what} for 0.01 minutes ({name}), generation 12" in done.stderr
+    assert 'File "<string>", line' in done.stderr  # its stack
+
+
+def test_a_watchdog_without_limits_is_no_thread():
+    dog = Watchdog("rank 0", lambda: None)
+    dog.watch()
+    assert dog._thread is None
+
+
+# whole runs
+
+SIGNALLED = ["--task.id", "own_envs:Signalled-v0", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Eight generations of ESAC; the steps before each part of one are in its rows."""
+    path = tmp_path_factory.mktemp("uninterrupted") / "run"
+    run(1, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    return path
+
+
+def steps_before(path: Path, generation: int, part: str) -> int:
+    """Return how many steps one process makes before a part of a generation: its population, its SAC phase, its evaluation."""
+    rows, kinds = science(path), ("population", "learner", "evaluation")
+    row = {kind: rows[f"metrics/env_steps_{kind}"][generation - 2 : generation] for kind in kinds}
+    done = int(sum(values[0] for values in row.values()))
+    for kind in kinds[: kinds.index(part)]:
+        done += int(row[kind][1] - row[kind][0])
+    assert row[part][1] > row[part][0]
+    return done + Run.open(path).attributes["probe_steps"]
+
+
+@pytest.mark.parametrize("part", ["population", "learner", "evaluation"])
+def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_again(uninterrupted, tmp_path, monkeypatch, part):
+    rows = science(uninterrupted)
+    phases = np.flatnonzero(rows["metrics/sac_phase"]) + 1
+    generation = {"population": 5, "learner": int(phases[phases > 2][0]), "evaluation": 6}[part]
+    monkeypatch.setenv("SIGNALS", "2")
+    monkeypatch.setenv("SIGNAL_AT", str(steps_before(uninterrupted, generation, part) + 7))
+    path = tmp_path / "run"
+    done = run(1, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=75)
+    stopped = generation if part == "evaluation" else generation - 1
+    assert f"stopped at generation {stopped}" in done.stdout
+    assert (status(path)["status"], status(path)["generation"]) == ("requeue", stopped)
+    assert len(science(path)["metrics/generation"]) == generation - 1
+    assert any(name.startswith("pending/") for name in read(path / "checkpoint.h5")[0]) == (part == "evaluation")
+    monkeypatch.delenv("SIGNAL_AT")
+    run(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    assert_same_run(uninterrupted, path)
+
+
+def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch):
+    halves = ["--algorithm", "sac", "--task.id", "own_envs:Signalled-v0", *LEARNER, *ROUTINE, "--sac.steps_per_generation", 70]
+    run(1, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
+    monkeypatch.setenv("SIGNALS", "2")
+    monkeypatch.setenv("SIGNAL_AT", str(100 + 70 * 3 + 4 * 30 + 20))  # in the fourth or fifth phase
+    done = run(1, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run", code=75)
+    assert re.search("stopped at generation [34]", done.stdout)
+    monkeypatch.delenv("SIGNAL_AT")
+    run(2, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run")
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGNAL_AT", "450")
+    for signals, code in ((1, 75), (2, 75), (3, 1)):  # of whichever rank comes there first
+        monkeypatch.setenv("SIGNALS", str(signals))
+        path = tmp_path / str(signals)
+        done = run(3, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=code)
+        assert summary(path)["status"] == ("requeue" if code == 75 else "dead")
+        assert ("third signal" in done.stderr) == (signals == 3)
+    monkeypatch.delenv("SIGNAL_AT")
+    for signals in (1, 2, 3):
+        done = run(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", tmp_path / str(signals))
+        assert ("ended without a word" in done.stdout) == (signals == 3)
+        assert_same_run(uninterrupted, tmp_path / str(signals))
+
+
+def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch):
+    arguments = ["--task.id", "own_envs:Slow-v0", *SMALL, "--stop.grace_seconds", 0.5, "--budget.generations", 2]
+    run(1, *arguments, "--run-dir", tmp_path / "straight")
+    monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
+    process = start(2, *arguments, "--run-dir", tmp_path / "run", program=EAGER)
+    wait_for(lambda: (tmp_path / "run/status.json").exists() and status(tmp_path / "run")["status"] == "running")
+    time.sleep(1.0)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    assert time.monotonic() - sent < 20
+    assert status(tmp_path / "run")["status"] == "requeue"
+    monkeypatch.setenv("SLOW", "0")
+    run(3, *arguments, "--run-dir", tmp_path / "run")
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_a_signal_before_the_first_generation_writes_a_whole_state_or_nothing(tmp_path, start):
+    for number, pause in enumerate((0.5, 1.0, 1.5)):
+        path = tmp_path / str(number)
+        process = start(2, *CYCLIC, "--budget.generations", 100_000, "--run-dir", path)
+        time.sleep(pause)
+        errors = signalled_until_it_ends(process)
+        if process.returncode == 75:
+            assert "Traceback" not in errors
+            assert not path.exists() or status(path)["status"] == "requeue"
+        else:
+            assert not path.exists()  # the signal came before Python could hear it
+
+
+def signalled_until_it_ends(process) -> str:
+    """Signal a run every five seconds; a launcher loses what comes before it has started its processes. Return stderr."""
+    for _ in range(12):
+        process.send_signal(signal.SIGUSR1)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=5)[1]
+    raise TimeoutError
+
+
+def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
+    start = time.monotonic()
+    path = tmp_path / "run"
+    run(2, *CYCLIC, "--budget.generations", 10**6, "--max-hours", 12 / 3600, "--run-dir", path, code=75)
+    assert time.monotonic() - start < 30
+    assert status(path)["status"] == "requeue"
+    assert status(path)["generation"] > 0
+
+
+def test_a_generation_that_outlasts_max_hours_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOW", "1.0")
+    start = time.monotonic()
+    path = tmp_path / "run"
+    slow = ["--task.id", "own_envs:Slow-v0", *SMALL, "--budget.generations", 5]
+    run(1, *slow, "--max-hours", 8 / 3600, "--run-dir", path, code=75)
+    assert time.monotonic() - start < 40
+    assert (status(path)["status"], status(path)["generation"]) == ("requeue", 0)
+
+
+def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
+    path = tmp_path / "run"
+    arguments = ["--task.id", "own_envs:Stuck-v0", *SMALL, "--stop.member_minutes", 0.02, "--budget.generations", 10**5]
+    start = time.monotonic()
+    done = run(2, *arguments, "--run-dir", path, code=None)
+    assert done.returncode != 0
+    assert time.monotonic() - start < 60
+    assert re.search(r"rank \d on \S+ hangs: .* for 0.02 minutes \(stop.member_minutes\), generation \d", done.stderr)
+    assert re.search(r"own_envs.py\", line \d+ in step", done.stderr)
+    assert summary(path)["status"] == "dead"
+    read(path / "checkpoint.h5")
+
+
+def test_starts_without_progress_end_as_failed_and_a_person_may_try_again(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    arguments = [*SIGNALLED, "--stop.starts", 2, "--budget.generations", 2, "--run-dir", path]
+    monkeypatch.setenv("SIGNALS", "2")
+    monkeypatch.setenv("SIGNAL_AT", "120")
+    run(1, *arguments, code=75)
+    assert status(path)["status"] == "requeue"
+    done = run(1, *arguments, code=1)
+    assert status(path)["status"] == "failed"
+    assert "2 starts in a row" in done.stdout + done.stderr
+    monkeypatch.setenv("SIGNALS", "3")  # and some that die without a word
+    run(1, *arguments, code=1)
+    run(1, *arguments, code=1)
+    assert summary(path)["status"] == "dead"
+    done = run(1, *arguments, code=1)
+    assert "2 starts in a row without a new checkpoint" in done.stderr
+    assert status(path)["status"] == "failed"
+    monkeypatch.delenv("SIGNAL_AT")
+    run(1, *arguments)
+    assert status(path)["status"] == "complete"
+
+
+def test_rank_0_killed_is_dead_and_resumes(tmp_path, start, uninterrupted):
+    path = tmp_path / "run"
+    arguments = [*CYCLIC, "--budget.generations", 10**5, "--run-dir", path]
+    process = start(2, *arguments, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 3)
+    os.kill(status(path)["pid"], signal.SIGKILL)
+    began = time.monotonic()
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert time.monotonic() - began < 10
+    assert summary(path)["status"] == "dead"
