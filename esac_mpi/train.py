@@ -96,7 +96,6 @@ def train(config: Config, fresh: bool, world: World, command: list[str], seconds
     job.deadline = deadline
     if config.stop.member_minutes:
         world.watchdog.member_limit = 60 * config.stop.member_minutes
-    world.watchdog.watch()
     try:
         world.agree()
         go_on(job)
@@ -113,6 +112,7 @@ def go_on(job: Job) -> None:
     before = job.run.wall_seconds if job.run else 0.0
     tried, recording, saved_before = (job.state.generation, start), 0.0, len(job.saving)
     keep_time(job)
+    world.watchdog.watch()
     while job.unevaluated or (progress(job) < 1 and not world.stopping):
         began = world.clock()
         try:
@@ -131,6 +131,7 @@ def go_on(job: Job) -> None:
             timing.update(seconds_checkpoint=sum(job.saving[saved_before:]))
             saved_before = len(job.saving)
             add_row(job, row, timing)
+            job.run.beat()
             tried = checkpoint_if_due(job, tried)
             recording = world.clock() - now
         job.seconds.append(world.clock() - began)
@@ -181,22 +182,25 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
         where = run_directory(config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
-    if world.from_root(job.run is not None and bool(config.stop.starts) and job.run.starts > config.stop.starts):
-        together(world, lambda: give_up(job), exit_codes(world))
+    refuse_without_progress(job)
     if job.run:
         announce(job, origin)
         take_up(job, job.run)
     return job
 
 
-def give_up(job: Job) -> None:
-    """Make the run a failed one; raises Ended."""
-    if job.run:
-        job.run.status("failed", job.state.generation)
+def refuse_without_progress(job: Job) -> None:
+    """Make a run that has been started too often in vain a failed one. Raises Ended."""
+    limit, run = job.config.stop.starts, job.run
+    if not job.world.from_root(run is not None and 0 < limit < run.starts):
+        return
+    if run:
+        fail(job)
+    where = run_directory(job.config) / "log.txt"
     raise Ended(
         FAILED,
-        f"{job.config.stop.starts} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. "
-        f"Look at its log, {run_directory(job.config) / 'log.txt'}; the same command starts it again",
+        f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at {where}; "
+        "the same command starts it again",
     )
 
 
