@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-from esac_mpi import comm, config, log, rollout, train
+from esac_mpi import comm, config, job, log, rollout, train
 
 
 def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
@@ -25,9 +25,9 @@ def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | in
             answer = config.load(argv)
         except config.ConfigError as error:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
-            answer = train.WRONG_USAGE
+            answer = job.WRONG_USAGE
         except SystemExit as end:  # tyro has printed its help or its complaint
-            answer = end.code if isinstance(end.code, int) else train.FAILED
+            answer = end.code if isinstance(end.code, int) else job.FAILED
     return world.from_root(answer)
 
 
@@ -45,15 +45,15 @@ def main(argv: list[str]) -> int:
         return code
     except comm.LaunchError as error:
         print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
-        return train.WRONG_USAGE
+        return job.WRONG_USAGE
     except (comm.DivergedError, rollout.NoFiniteReturn) as error:  # all ranks raise these together
         if world.rank == 0:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
-        return train.FAILED
+        return job.FAILED
     except BaseException:
         print(f"esac_mpi: rank {world.rank} on {platform.node()} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
-        world.abort(train.FAILED)
+        world.abort(job.FAILED)
         raise
     finally:
         world.stop.end()

@@ -1,82 +1,38 @@
-"""The outer loop: set up, restore, generation after generation, evaluate, record, checkpoint, stop."""
+"""The outer loop: generation after generation, evaluate, record, checkpoint, stop in time."""
 
 import math
-import platform
 import shlex
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, envs, learners, log, mutation, provenance, rollout, state
-from esac_mpi.algorithms import ALGORITHMS, es
+from esac_mpi import log, rollout
+from esac_mpi.algorithms import es
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.job import (
+    FAILED,
+    FINISHED,
+    STOPPED,
+    UNSAVED,
+    Ended,
+    Job,
+    checkpoint_if_due,
+    fail,
+    progress,
+    save,
+    save_policy,
+    saved,
+)
+from esac_mpi.set_up import set_up
 
-if TYPE_CHECKING:
-    from esac_mpi.record import Run
-
-FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
-RETRY = 60.0  # time after which a checkpoint that could not be written is tried again [s]
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
-SPARE, SPARE_FRACTION = 30.0, 0.05  # of max_hours, kept for what was not foreseen: the lesser of the two [s]
-
-
-class Ended(Exception):
-    """The run ends here, on all ranks, with `code`; rank 0 prints the message."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def together(world: World, action: Callable[[], Any], codes: dict[type[Exception], int]) -> Any:
-    """Run `action` on every rank; if one fails with an error of `codes`, all ranks raise Ended with the first such error."""
-    failure, result = None, None
-    try:
-        result = action()
-    except tuple(codes) as error:
-        code = next(code for kind, code in codes.items() if isinstance(error, kind))
-        failure = (code, str(error))
-    for found in world.gather(failure):
-        if found is not None:
-            raise Ended(*found)
-    return result
-
-
-@dataclass
-class Job:
-    """Everything a run is made of, on one rank. `run`, `learner` and `display` are None on all ranks but 0."""
-
-    config: Config
-    world: World
-    env: envs.Env
-    params: Any
-    state: Any
-    policy: Policy
-    learner: Any
-    run: "Run | None" = None
-    display: log.Display | None = None
-    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
-    deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
-    seconds: list[float] = field(default_factory=list)  # of the generations since the start [s]
-    saving: list[float] = field(default_factory=list)  # of the checkpoints since the start [s]
-
-    @property
-    def algorithm(self) -> Any:
-        """The algorithm's module."""
-        return ALGORITHMS[self.config.algorithm]
-
-    @property
-    def evaluated(self) -> bool:
-        """Whether this generation is one of those that are evaluated."""
-        return self.state.generation % self.config.evaluation.every == 0
+SPARE, SPARE_FRACTION = (
+    30.0,
+    0.05,
+)  # of the time that is left at the start, kept for what was not foreseen: the lesser of the two [s]
 
 
 def train(config: Config, fresh: bool, world: World, command: list[str], seconds_left: float = math.inf) -> int:
@@ -153,174 +109,6 @@ def keep_time(job: Job) -> None:
             world.stop.wished = True
 
 
-def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
-    """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
-    task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
-    env = together(world, lambda: envs.make(config.task.id, config.task.horizon), task_errors)
-    layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    mutate = together(
-        world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
-    )
-    beside = together(world, lambda: learner_env(config, world), task_errors)
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
-    initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
-    learner = together(world, lambda: make_learner(config, layout, env.horizon, world), {learners.NoDevice: WRONG_USAGE})
-    job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
-
-    device = "none" if learner is None else str(learner.device)
-    threads = config.learner.threads if config.algorithm != "es" else 0
-    origin = provenance.gather(config.seed, env, world, device, threads, command)
-    if world.agree():
-        raise Ended(STOPPED, "stopped before it began; nothing was written")
-    job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
-    together(world, lambda: restore(job), exit_codes(world))
-    state.share(job.state, world)
-    if world.from_root(job.unevaluated is not None) and world.rank:
-        job.unevaluated = {}, {}
-    check_directory_is_shared(job)
-    world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
-    if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
-        where = run_directory(config)
-        raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
-    refuse_without_progress(job)
-    if job.run:
-        announce(job, origin)
-        take_up(job, job.run)
-    return job
-
-
-def refuse_without_progress(job: Job) -> None:
-    """Make a run that has been started too often in vain a failed one. Raises Ended."""
-    limit, run = job.config.stop.starts, job.run
-    if not job.world.from_root(run is not None and 0 < limit < run.starts):
-        return
-    if run:
-        fail(job)
-    where = run_directory(job.config) / "log.txt"
-    raise Ended(
-        FAILED,
-        f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at {where}; "
-        "the same command starts it again",
-    )
-
-
-def check_directory_is_shared(job: Job) -> None:
-    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
-    world = job.world
-    path, content = world.from_root((job.run.path, (job.run.path / "run.lock").read_bytes()) if job.run else None)
-    seen = bool(world.local) or sees(path / "run.lock", content, world.clock)
-    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
-    if blind and world.rank == 0:
-        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
-
-
-def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
-    """Return whether a file has this content, now or soon: a network file system may take a moment."""
-    end = clock() + patience
-    while clock() < end:
-        with suppress(OSError):
-            if path.read_bytes() == content:
-                return True
-        time.sleep(0.1)
-    return False
-
-
-def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
-    """Return the SAC learner, on rank 0 of the algorithms that have one."""
-    if world.rank or config.algorithm == "es":
-        return None
-    esac = config.esac  # a phase keeps the transitions that it overwrites, until its result enters
-    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
-    if config.algorithm == "sac":
-        reserve = config.sac.steps_per_generation
-    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
-
-
-def learner_env(config: Config, world: World) -> envs.Env | None:
-    """Return an environment of its own for SAC phases that run beside the evaluation, on rank 0."""
-    lagged = config.algorithm == "esac" and config.esac.learner_lag
-    return envs.make(config.task.id, config.task.horizon) if lagged and world.rank == 0 else None
-
-
-def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
-    """Open the run directory, on rank 0."""
-    if job.world.rank:
-        return None
-    from esac_mpi.record import Run
-
-    run = Run.begin(run_directory(job.config), job.config, origin, fresh)
-    log.append_to(run.path / "log.txt", 0, platform.node())
-    return run
-
-
-def exit_codes(world: World) -> dict[type[Exception], int]:
-    """Return the exit codes of what the run directory can refuse."""
-    if world.rank:
-        return {}
-    from esac_mpi import record
-
-    return {record.Refused: WRONG_USAGE, record.Unreadable: NO_CHECKPOINT, record.Unsaved: UNSAVED}
-
-
-def run_directory(config: Config) -> Path:
-    """Return the run directory: the one named, or a name made of task, algorithm and seed."""
-    task = config.task.id.replace("/", "-").replace(":", "-")
-    return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
-
-
-def restore(job: Job) -> None:
-    """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
-    if job.run is None:
-        return
-    if job.run.restored is None:
-        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job))
-        return
-    try:
-        state.load(job.state, job.run.restored.state)
-        if job.learner is not None:
-            job.learner.load(job.run.restored.learner)
-            job.run.restore_replay(job.learner.replay)
-        job.unevaluated = taken_apart(job.run.restored.pending)
-    except (KeyError, ValueError):
-        fail(job)
-        raise
-
-
-def taken_apart(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the row and timing of a checkpoint's pending generation, None where there is none."""
-    parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
-    for name, array in pending.items():
-        group, _, column = name.partition("/")
-        parts[group][column] = array[()]
-    return (parts["metrics"], parts["timing"]) if pending else None
-
-
-def put_together(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
-    """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
-    parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
-    return {f"{group}/{column}": np.asarray(value) for group, part in parts for column, value in part.items()}
-
-
-def take_up(job: Job, run: "Run") -> None:
-    """Say on disk that the run goes on. Rank 0 only."""
-    run.write_config()
-    saved(lambda: run.status("running", job.state.generation, **results(job)))
-    if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
-        saved(lambda: save_policy(job, job.state.best))
-    job.display = log.Display(job.config.display.style, job.config.display.every_seconds)
-
-
-def progress(job: Job) -> float:
-    """Return how much of the budget is spent; 1 or more is the end."""
-    budget, counters = job.config.budget, job.state.counters
-    spent = [
-        (job.state.generation, budget.generations),
-        (counters.env_steps, budget.env_steps),
-        (counters.nominal_steps, budget.nominal_steps),
-    ]
-    return max(done / limit for done, limit in spent if limit)
-
-
 def evaluation_columns(job: Job) -> dict[str, np.ndarray | float]:
     """Evaluate on schedule; return a row's columns about it, nan in a generation without evaluation."""
     if job.evaluated:
@@ -376,64 +164,6 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
         job.display.update(shown(job, row, timing))
 
 
-def save_policy(job: Job, best: rollout.Best) -> None:
-    """Write policy.h5. Rank 0 only."""
-    assert job.run is not None
-    policy = job.policy
-    about = {
-        "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
-        "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
-        "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
-    }  # fmt: skip
-    if best.normaliser.size:
-        about["normaliser_mean"], about["normaliser_std"] = best.normaliser
-    job.run.save_policy(best.theta, about)
-
-
-def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
-    """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
-    due, now = job.config.checkpoint, job.world.clock()
-    by_generation = due.every_generations and job.state.generation - tried[0] >= due.every_generations
-    by_time = due.every_minutes and now - tried[1] >= 60 * due.every_minutes
-    if not (by_generation or by_time):
-        return tried
-    done = save(job, "running")
-    soon = 0.0 if done else max(0.0, 60 * due.every_minutes - RETRY)
-    return job.state.generation, job.world.clock() - soon
-
-
-def save(job: Job, status: str, final: rollout.Best | None = None) -> bool:
-    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
-    run, start = job.run, job.world.clock()
-    assert run is not None
-    arrays, pending = state.arrays(job.state), put_together(job.unevaluated)
-    if not saved(lambda: run.checkpoint(job.state.generation, arrays, learner_arrays(job), replay(job), pending)):
-        return False
-    job.saving.append(job.world.clock() - start)
-    return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
-
-
-def saved(write: Callable[[], None]) -> bool:
-    """Write something; return whether that worked, and warn if not. Rank 0 only."""
-    from esac_mpi.record import Unsaved
-
-    try:
-        write()
-    except Unsaved as error:
-        log.warn(str(error))
-        return False
-    return True
-
-
-def fail(job: Job) -> None:
-    """Say on disk that the run failed, as far as that can be said; what ended it is the error to tell. Rank 0 only."""
-    if job.display:
-        job.display.close()
-    with suppress(Exception):
-        assert job.run is not None
-        job.run.status("failed", job.state.generation)
-
-
 def finish(job: Job) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code."""
     complete, final = progress(job) >= 1 and not job.unevaluated, rollout.Best()
@@ -473,47 +203,6 @@ def final_evaluation(job: Job) -> rollout.Best:
         if job.run:
             job.run.final({"generation": np.array(job.state.generation), "env_steps_evaluation": np.array(extra), **columns})
     return better(job, columns, rollout.Best()) if columns else rollout.Best()
-
-
-def results(job: Job, final: rollout.Best | None = None) -> dict[str, Any]:
-    """Return what status.json says about the run's results."""
-    best = job.state.best.episodic_return
-    if final is None or not final.policy:
-        return {"best_return": best}
-    return {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
-
-
-def learner_arrays(job: Job) -> dict[str, np.ndarray]:
-    """Return the learner's arrays without its replay."""
-    return {} if job.learner is None else job.learner.arrays()
-
-
-def replay(job: Job) -> Any:
-    """Return the learner's replay, or None."""
-    return None if job.learner is None else job.learner.stored_replay
-
-
-def announce(job: Job, origin: dict[str, Any]) -> None:
-    """Say what runs, where, and from which generation. Rank 0 only."""
-    assert job.run is not None
-    config, device = job.config, "" if job.learner is None else f", SAC on {origin['device']}"
-    log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
-    log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
-    log.say(f"  run directory {job.run.path}")
-    if job.run.restored is None:
-        spare = len(affinity.cores()) - job.world.locals
-        if origin["device"] == "cpu" and spare > 0:
-            threads = config.learner.threads
-            log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")
-        return
-    if job.run.died:
-        log.say(f"  {job.run.died}")
-    dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
-    log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
-    for what in ("cpu", "versions", "device", "kernel"):
-        was = job.run.restored.attributes.get(what)
-        if was != origin[what]:
-            log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")
 
 
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,174 @@
+"""A run at work: what it is made of on one rank, how far it is, and how it is saved."""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from esac_mpi import envs, log, provenance, rollout, state
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.policy import Policy
+
+if TYPE_CHECKING:
+    from esac_mpi.record import Run
+
+FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1  # exit codes
+RETRY = 60.0  # time after which a checkpoint that could not be written is tried again [s]
+
+
+class Ended(Exception):
+    """The run ends here, on all ranks, with `code`; rank 0 prints the message."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def together(world: World, action: Callable[[], Any], codes: dict[type[Exception], int]) -> Any:
+    """Run `action` on every rank; if one fails with an error of `codes`, all ranks raise Ended with the first such error."""
+    failure, result = None, None
+    try:
+        result = action()
+    except tuple(codes) as error:
+        code = next(code for kind, code in codes.items() if isinstance(error, kind))
+        failure = (code, str(error))
+    for found in world.gather(failure):
+        if found is not None:
+            raise Ended(*found)
+    return result
+
+
+@dataclass
+class Job:
+    """Everything a run is made of, on one rank. `run`, `learner` and `display` are None on all ranks but 0."""
+
+    config: Config
+    world: World
+    env: envs.Env
+    params: Any
+    state: Any
+    policy: Policy
+    learner: Any
+    run: "Run | None" = None
+    display: log.Display | None = None
+    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
+    deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
+    seconds: list[float] = field(default_factory=list)  # of the generations since the start [s]
+    saving: list[float] = field(default_factory=list)  # of the checkpoints since the start [s]
+
+    @property
+    def algorithm(self) -> Any:
+        """The algorithm's module."""
+        return ALGORITHMS[self.config.algorithm]
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether this generation is one of those that are evaluated."""
+        return self.state.generation % self.config.evaluation.every == 0
+
+
+def progress(job: Job) -> float:
+    """Return how much of the budget is spent; 1 or more is the end."""
+    budget, counters = job.config.budget, job.state.counters
+    spent = [
+        (job.state.generation, budget.generations),
+        (counters.env_steps, budget.env_steps),
+        (counters.nominal_steps, budget.nominal_steps),
+    ]
+    return max(done / limit for done, limit in spent if limit)
+
+
+def save_policy(job: Job, best: rollout.Best) -> None:
+    """Write policy.h5. Rank 0 only."""
+    assert job.run is not None
+    policy = job.policy
+    about = {
+        "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
+        "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
+        "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
+    }  # fmt: skip
+    if best.normaliser.size:
+        about["normaliser_mean"], about["normaliser_std"] = best.normaliser
+    job.run.save_policy(best.theta, about)
+
+
+def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
+    """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
+    due, now = job.config.checkpoint, job.world.clock()
+    by_generation = due.every_generations and job.state.generation - tried[0] >= due.every_generations
+    by_time = due.every_minutes and now - tried[1] >= 60 * due.every_minutes
+    if not (by_generation or by_time):
+        return tried
+    done = save(job, "running")
+    soon = 0.0 if done else max(0.0, 60 * due.every_minutes - RETRY)
+    return job.state.generation, job.world.clock() - soon
+
+
+def save(job: Job, status: str, final: rollout.Best | None = None) -> bool:
+    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
+    run, start = job.run, job.world.clock()
+    assert run is not None
+    arrays, pending = state.arrays(job.state), put_together(job.unevaluated)
+    if not saved(lambda: run.checkpoint(job.state.generation, arrays, learner_arrays(job), replay(job), pending)):
+        return False
+    job.saving.append(job.world.clock() - start)
+    return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
+
+
+def saved(write: Callable[[], None]) -> bool:
+    """Write something; return whether that worked, and warn if not. Rank 0 only."""
+    from esac_mpi.record import Unsaved
+
+    try:
+        write()
+    except Unsaved as error:
+        log.warn(str(error))
+        return False
+    return True
+
+
+def fail(job: Job) -> None:
+    """Say on disk that the run failed, as far as that can be said; what ended it is the error to tell. Rank 0 only."""
+    if job.display:
+        job.display.close()
+    with suppress(Exception):
+        assert job.run is not None
+        job.run.status("failed", job.state.generation)
+
+
+def results(job: Job, final: rollout.Best | None = None) -> dict[str, Any]:
+    """Return what status.json says about the run's results."""
+    best = job.state.best.episodic_return
+    if final is None or not final.policy:
+        return {"best_return": best}
+    return {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
+
+
+def learner_arrays(job: Job) -> dict[str, np.ndarray]:
+    """Return the learner's arrays without its replay."""
+    return {} if job.learner is None else job.learner.arrays()
+
+
+def replay(job: Job) -> Any:
+    """Return the learner's replay, or None."""
+    return None if job.learner is None else job.learner.stored_replay
+
+
+def taken_apart(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the row and timing of a checkpoint's pending generation, None where there is none."""
+    parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
+    for name, array in pending.items():
+        group, _, column = name.partition("/")
+        parts[group][column] = array[()]
+    return (parts["metrics"], parts["timing"]) if pending else None
+
+
+def put_together(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
+    """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
+    parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
+    return {f"{group}/{column}": np.asarray(value) for group, part in parts for column, value in part.items()}

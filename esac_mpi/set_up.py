@@ -1,0 +1,201 @@
+"""Before the first generation: task, state and learner, the run directory, and what it holds."""
+
+import platform
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from esac_mpi import affinity, envs, learners, log, mutation, provenance, state
+from esac_mpi.algorithms import ALGORITHMS, es
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.job import (
+    FAILED,
+    FINISHED,
+    NO_CHECKPOINT,
+    STOPPED,
+    UNSAVED,
+    WRONG_USAGE,
+    Ended,
+    Job,
+    fail,
+    learner_arrays,
+    progress,
+    replay,
+    results,
+    save_policy,
+    saved,
+    taken_apart,
+    together,
+)
+from esac_mpi.policy import Layout
+
+if TYPE_CHECKING:
+    from esac_mpi.record import Run
+
+
+def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
+    """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
+    task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
+    env = together(world, lambda: envs.make(config.task.id, config.task.horizon), task_errors)
+    layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
+    mutate = together(
+        world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
+    )
+    beside = together(world, lambda: learner_env(config, world), task_errors)
+    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
+    initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
+    learner = together(world, lambda: make_learner(config, layout, env.horizon, world), {learners.NoDevice: WRONG_USAGE})
+    job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
+
+    device = "none" if learner is None else str(learner.device)
+    threads = config.learner.threads if config.algorithm != "es" else 0
+    origin = provenance.gather(config.seed, env, world, device, threads, command)
+    if world.agree():
+        raise Ended(STOPPED, "stopped before it began; nothing was written")
+    job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
+    together(world, lambda: restore(job), exit_codes(world))
+    state.share(job.state, world)
+    if world.from_root(job.unevaluated is not None) and world.rank:
+        job.unevaluated = {}, {}
+    check_directory_is_shared(job)
+    world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
+    if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
+        where = run_directory(config)
+        raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
+    refuse_without_progress(job)
+    if job.run:
+        announce(job, origin)
+        take_up(job, job.run)
+    return job
+
+
+def refuse_without_progress(job: Job) -> None:
+    """Make a run that has been started too often in vain a failed one. Raises Ended."""
+    limit, run = job.config.stop.starts, job.run
+    if not job.world.from_root(run is not None and 0 < limit < run.starts):
+        return
+    if run:
+        fail(job)
+    where = run_directory(job.config) / "log.txt"
+    raise Ended(
+        FAILED,
+        f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at {where}; "
+        "the same command starts it again",
+    )
+
+
+def check_directory_is_shared(job: Job) -> None:
+    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
+    world = job.world
+    path, content = world.from_root((job.run.path, (job.run.path / "run.lock").read_bytes()) if job.run else None)
+    seen = bool(world.local) or sees(path / "run.lock", content, world.clock)
+    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
+    if blind and world.rank == 0:
+        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
+
+
+def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
+    """Return whether a file has this content, now or soon: a network file system may take a moment."""
+    end = clock() + patience
+    while clock() < end:
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                return True
+        time.sleep(0.1)
+    return False
+
+
+def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
+    """Return the SAC learner, on rank 0 of the algorithms that have one."""
+    if world.rank or config.algorithm == "es":
+        return None
+    esac = config.esac  # a phase keeps the transitions that it overwrites, until its result enters
+    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
+    if config.algorithm == "sac":
+        reserve = config.sac.steps_per_generation
+    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
+
+
+def learner_env(config: Config, world: World) -> envs.Env | None:
+    """Return an environment of its own for SAC phases that run beside the evaluation, on rank 0."""
+    lagged = config.algorithm == "esac" and config.esac.learner_lag
+    return envs.make(config.task.id, config.task.horizon) if lagged and world.rank == 0 else None
+
+
+def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
+    """Open the run directory, on rank 0."""
+    if job.world.rank:
+        return None
+    from esac_mpi.record import Run
+
+    run = Run.begin(run_directory(job.config), job.config, origin, fresh)
+    log.append_to(run.path / "log.txt", 0, platform.node())
+    return run
+
+
+def exit_codes(world: World) -> dict[type[Exception], int]:
+    """Return the exit codes of what the run directory can refuse."""
+    if world.rank:
+        return {}
+    from esac_mpi import record
+
+    return {record.Refused: WRONG_USAGE, record.Unreadable: NO_CHECKPOINT, record.Unsaved: UNSAVED}
+
+
+def run_directory(config: Config) -> Path:
+    """Return the run directory: the one named, or a name made of task, algorithm and seed."""
+    task = config.task.id.replace("/", "-").replace(":", "-")
+    return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
+
+
+def restore(job: Job) -> None:
+    """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
+    if job.run is None:
+        return
+    if job.run.restored is None:
+        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job))
+        return
+    try:
+        state.load(job.state, job.run.restored.state)
+        if job.learner is not None:
+            job.learner.load(job.run.restored.learner)
+            job.run.restore_replay(job.learner.replay)
+        job.unevaluated = taken_apart(job.run.restored.pending)
+    except (KeyError, ValueError):
+        fail(job)
+        raise
+
+
+def take_up(job: Job, run: "Run") -> None:
+    """Say on disk that the run goes on. Rank 0 only."""
+    run.write_config()
+    saved(lambda: run.status("running", job.state.generation, **results(job)))
+    if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
+        saved(lambda: save_policy(job, job.state.best))
+    job.display = log.Display(job.config.display.style, job.config.display.every_seconds)
+
+
+def announce(job: Job, origin: dict[str, Any]) -> None:
+    """Say what runs, where, and from which generation. Rank 0 only."""
+    assert job.run is not None
+    config, device = job.config, "" if job.learner is None else f", SAC on {origin['device']}"
+    log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
+    log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
+    log.say(f"  run directory {job.run.path}")
+    if job.run.restored is None:
+        spare = len(affinity.cores()) - job.world.locals
+        if origin["device"] == "cpu" and spare > 0:
+            threads = config.learner.threads
+            log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")
+        return
+    if job.run.died:
+        log.say(f"  {job.run.died}")
+    dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
+    log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    for what in ("cpu", "versions", "device", "kernel"):
+        was = job.run.restored.attributes.get(what)
+        if was != origin[what]:
+            log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")
