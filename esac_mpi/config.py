@@ -527,7 +527,8 @@ def _parse(argv: list[str], default: Config) -> Config:
     text = (
         f"{Config.__doc__}\n\n"
         "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]\n"
-        "--fresh starts over and moves an old run of the same directory aside.\n\n"
+        "--fresh starts over and moves an old run of the same directory aside.\n"
+        "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )
     flags = (tyro.conf.FlagConversionOff,)

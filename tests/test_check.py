@@ -1,0 +1,210 @@
+"""--check: it says what is so, names what is wrong with what to do, and leaves nothing behind."""
+
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import launchers
+import numpy as np
+import pytest
+from conftest import CYCLIC, EAGER, run
+from mpi4py import MPI
+
+from esac_mpi import check, config
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.envs import make
+from esac_mpi.policy import Layout
+
+SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "memory", "scheduler", "time left"]
+SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
+SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
+
+
+@pytest.fixture
+def world():
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+def lines(output: str) -> dict[str, str]:
+    """Return {subject: the rest of its line} of a report."""
+    pairs = re.findall(r"^  (\S+(?: \S+)*?)  +(.*)$", output, re.M)
+    return dict(pairs)
+
+
+def settings(**changes) -> Config:
+    return config.updated(Config(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
+
+
+def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
+    done = run(2, "--check", *CYCLIC, "--run-dir", tmp_path / "deep" / "run")
+    found = lines(done.stdout)
+    assert list(found) == SUBJECTS
+    assert re.match(r"\d+\.\S+, module MPI\S*, thread level \w+ +ok", found["mpi4py"])
+    assert found["ranks"].startswith("2 on 1 node(s)")
+    assert ": ranks 0-1; cores " in found["node 0"]
+    assert re.search(r": 1 thread\(s\) a rank, as the library says +ok", found["BLAS"]) or "cannot be asked" in found["BLAS"]
+    assert re.search(r"imported in \d+\.\d s on rank 0", found["torch"])
+    assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
+    assert re.match(r"taken; refused to rank 1 on \S+ +ok", found["locks"])
+    assert found["exchange"].startswith("4 members")
+    assert "WRONG" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("ready to run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nodes_and_their_ranks_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODES", "2")
+    arguments = ["--check", "--algorithm", "es", *CYCLIC, "--run-dir", tmp_path]
+    found = lines(run(3, *arguments, program=EAGER).stdout)
+    assert found["ranks"].startswith("3 on 2 node(s)")
+    assert ": ranks 0,2; cores" in found["node 0"]
+    assert ": ranks 1; cores" in found["node 1"]
+    assert found["all nodes"].startswith("token read on 2 of 2 node(s)")
+    assert found["torch"].startswith("not used by es")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_nodes_do_not_share_is_2(tmp_path):
+    if reason := launchers.missing("mpich", 2):
+        pytest.skip(reason)
+    line = ["env", f"PRIVATE={tmp_path}", *launchers.launcher("mpich", 2, 2), launchers.python("mpich"), "-m", "esac_mpi"]
+    done = launchers.run(line, "--check", "--algorithm", "es", *CYCLIC, "--run-dir", tmp_path / "run", code=2)
+    found = lines(done.stdout)
+    assert re.search(r"1 of 2 node\(s\) +WRONG: not seen from node3: choose a --run-dir on a file system", found["all nodes"])
+    assert found["node 0"].startswith("node2: ranks 0;")
+    assert found["node 1"].startswith("node3: ranks 1;")
+    assert done.stdout.splitlines()[-1] == "1 thing(s) must be put right before a run can start: all nodes"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_read_only_directory_is_2(tmp_path):
+    mount = ["unshare", "--mount", "bash", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', tmp_path]
+    if subprocess.run([*mount, "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespaces here: a read-only directory needs root")
+    line = [*map(str, mount), sys.executable, "-m", "esac_mpi", "--check", "--algorithm", "es"]
+    done = launchers.run(line, *CYCLIC, "--run-dir", tmp_path / "run", code=2)
+    found = lines(done.stdout)
+    assert re.search(r"WRONG: Read-only file system: choose another --run-dir$", found["directory"])
+    assert "writing" not in found
+    assert "exchange" in found
+
+
+def test_a_wrong_command_line_is_one_message_and_2(tmp_path):
+    done = run(0, "--check", "--esac.popsize", 3, "--run-dir", tmp_path / "run", code=2)
+    assert "did you mean" in done.stderr
+    assert not done.stdout
+
+
+def test_a_task_that_cannot_be_made_is_2_and_the_rest_is_still_looked_at(world, tmp_path, capsys):
+    assert check.check(settings(task__id="HalfCheetah-v55", run_dir=str(tmp_path)), world) == 2
+    found = lines(capsys.readouterr().out)
+    assert re.search(r"on ranks 0 +WRONG: TaskError: .*HalfCheetah", found["task"])
+    assert "physics" not in found
+    assert re.match(r"replaces a file +ok", found["rename"])
+
+
+def test_a_place_that_is_a_file_is_2(world, tmp_path, capsys):
+    (tmp_path / "file").write_text("kept")
+    assert check.check(settings(run_dir=str(tmp_path / "file" / "run")), world) == 2
+    assert "WRONG: Not a directory" in lines(capsys.readouterr().out)["directory"]
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_full_disk_is_2_and_nothing_stays(world, tmp_path, capsys, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(check.os, "fsync", full)
+    assert check.check(settings(run_dir=str(tmp_path)), world) == 2
+    assert "WRONG: No space left on device" in lines(capsys.readouterr().out)["directory"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exchange_with_wrong_results_is_2(world, tmp_path, capsys, monkeypatch):
+    honest = world.map
+    monkeypatch.setattr(world, "map", lambda *arguments: (honest(*arguments)[0] + 1, None))
+    assert check.check(settings(run_dir=str(tmp_path)), world) == 2
+    assert "WRONG: wrong results on ranks 0" in lines(capsys.readouterr().out)["exchange"]
+
+
+def test_shared_memory_needed_is_what_a_run_allocates(world):
+    chosen = settings(algorithm="esac", esac__noise="table", esac__noise_table_size=1000)
+    env = make("CyclicMDP-v0")
+    allocated = []
+    honest = world.shared
+    world.shared = lambda shape, dtype=np.float32: allocated.append(honest(shape, dtype)) or allocated[-1]
+    layout = Layout((env.observation_size, 8, 8, env.action_size))
+    mutate = check.mutation.make(chosen, layout, world)
+    ALGORITHMS["esac"].init(ALGORITHMS["esac"].Params(chosen, layout, env.horizon, mutate), world)
+    sums = 8  # the table's own sums over blocks, one float64
+    assert check.needed(chosen, env) - 2**20 == sum(array.nbytes for array in allocated) - sums
+    assert check.needed(chosen, env) - 2**20 == 4 * (1000 + (4 + 10) * layout.d)  # two thetas, two moments, ten children
+
+
+def rank(**changes) -> check.Rank:
+    seen = check.Rank(0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1")
+    return replace(seen, **changes)
+
+
+def test_nodes_that_make_other_bits_are_named():
+    task, physics = check.task(settings(), [rank(), rank(host="b", physics="d2", steps_per_second=3000.0)])
+    assert "1,000 / 2,000 / 3,000 steps/s" in task.found
+    assert physics.remedy.startswith("other bits on b:")
+    assert not physics.fatal
+
+
+def test_the_smallest_shared_memory_decides():
+    env = make("CyclicMDP-v0")
+    (line,) = check.memory(settings(), env, [rank(), rank(host="b", shared_free=2**20)])
+    assert line.fatal
+    assert "too small on b" in line.remedy
+    (line,) = check.memory(settings(), env, [rank(), rank(host="b", shared_free=2**21)])
+    assert not line.remedy
+
+
+def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_noted(world):
+    world.size, world.nodes = 2, 1
+    *_, node = check.launch([rank(cores=[3]), rank(cores=[3])], world)
+    assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
+    assert "bind each to a core of its own" in node.remedy
+    blas, kernels, _ = check.machine(settings(), [rank(blas="mkl: 12 thread(s) a rank", kernel="numpy"), rank()])
+    assert "OMP_NUM_THREADS=1" in blas.remedy
+    assert "C compiler" in kernels.remedy
+    assert not check.machine(settings(), [rank()])[0].remedy
+
+
+def test_a_gpu_that_is_not_there_is_wrong():
+    line = check.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1])
+    assert line.fatal
+    assert "learner.device = cuda:77, but rank 0 sees" in line.remedy
+    assert "give it more" in check.learner(settings(algorithm="sac", learner__threads=3), [0, 1]).remedy
+
+
+def test_what_the_scheduler_says_is_shown():
+    job = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_JOB_END_TIME": "10000", "HOME": "/"}
+    seen, left = check.scheduler(job, 7200.0)
+    assert seen.found == "SLURM_JOB_END_TIME=10000 SLURM_JOB_ID=17 SLURM_NTASKS=4"
+    assert left.found == "2.00 h"
+    assert not left.remedy
+    assert check.scheduler(job, 100.0)[1].remedy
+    assert "--max-hours" in check.scheduler({"PBS_JOBID": "3.server"}, math.inf)[1].remedy
+    assert not check.scheduler({}, math.inf)[1].remedy
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([0, 1, 2, 3, 6], "0-3,6"), ([5], "5"), ([], ""), ([1, 3], "1,3")])
+def test_spans(numbers, text):
+    assert check.spans(numbers) == text
+
+
+def test_locks_that_reach_no_other_node_are_noted():
+    assert "another node" in check.locks(False, 3, "b", "").remedy
+    assert not check.locks(True, 3, "b", "").remedy
+    assert "second run" in check.locks(None, 0, "a", "Function not implemented").remedy
+    assert check.is_locked(Path("/nowhere/at/all")) is None

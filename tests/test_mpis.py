@@ -1,0 +1,165 @@
+"""The promises under both MPIs, on one node and on two: the same bits, stops and losses that the run survives.
+
+The second node is made by tests/fakessh. One kernel serves both: /dev/shm is shared in truth, the network is loopback, a
+node's loss is a daemon's, and clocks and file systems agree. Real networks, real node failures and RDMA are not tested here.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from functools import cache
+from pathlib import Path
+
+import launchers
+import pytest
+from conftest import CYCLIC
+from launchers import launcher, missing, parent, pids, python, wait_for
+from test_run import assert_same_run
+
+SHORT, LONG = 20, 80  # generations; LONG is more than the interrupted parts of a run ever make
+DOWN = 10.0  # within which a job must be gone [s]
+
+
+@pytest.fixture(autouse=True)
+def available(request):
+    """Skip, with the reason, what cannot be started here."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    nodes = 2 if "two_nodes" in request.node.name else 1
+    for mpi in {parameters.get("mpi", "openmpi"), parameters.get("library", "mpich")}:
+        if reason := missing(mpi, nodes):
+            pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """Return the run of so many generations on one process under MPICH, from start to end."""
+
+    @cache
+    def made(generations: int) -> Path:
+        path = tmp_path_factory.mktemp("straight") / "run"
+        finish("mpich", 1, path, generations=generations)
+        return path
+
+    return made
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Start a run without end in tmp_path/run, and wait until it has made some generations and saved them."""
+    path, jobs = tmp_path / "run", []
+
+    def launch(mpi: str, ranks: int, nodes: int = 1) -> subprocess.Popen:
+        before = generation(path)
+        line = [*launcher(mpi, ranks, nodes), python(mpi), "-m", "esac_mpi", *map(str, CYCLIC)]
+        line += ["--budget.generations", "1000000", "--run-dir", str(path)]
+        with open(tmp_path / f"output-{len(jobs)}", "w") as output:
+            job = subprocess.Popen(line, env=launchers.environment(), stdout=output, stderr=output, start_new_session=True)
+        jobs.append(job)
+        wait_for(lambda: generation(path) >= before + 5 or job.poll() is not None, 60, "five generations")
+        assert job.poll() is None, (tmp_path / f"output-{len(jobs) - 1}").read_text()
+        assert sorted(pids(path)) == list(range(ranks))
+        return job
+
+    yield launch
+    for job in jobs:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    for pid in pids(path).values():
+        os.kill(pid, signal.SIGKILL)
+
+
+def finish(mpi: str, ranks: int, path: Path, nodes: int = 1, generations: int = LONG) -> str:
+    """Run, or go on, to the end; return the output."""
+    line = [*launcher(mpi, ranks, nodes), python(mpi), "-m", "esac_mpi", *CYCLIC]
+    return launchers.run(line, "--budget.generations", generations, "--run-dir", path).stdout
+
+
+def status(path: Path) -> dict:
+    return json.loads((path / "status.json").read_text()) if (path / "status.json").exists() else {}
+
+
+def generation(path: Path) -> int:
+    return status(path).get("generation", 0)
+
+
+def assert_down(job: subprocess.Popen, path: Path) -> int:
+    """Wait until launcher and ranks are gone; return the launcher's exit code."""
+    wait_for(lambda: job.poll() is not None and not pids(path), DOWN, "the end of launcher and ranks")
+    return job.returncode
+
+
+def assert_stops(job: subprocess.Popen, path: Path, codes: set[int]) -> None:
+    """Send USR1 to the launcher; the run must be saved and ended, with one of the exit codes."""
+    job.send_signal(signal.SIGUSR1)
+    wait_for(lambda: status(path)["status"] == "requeue", 30, "the stop")
+    assert assert_down(job, path) in codes
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_openmpi_gives_the_bits_of_mpich(straight, tmp_path, ranks):
+    output = finish("openmpi", ranks, tmp_path / "run", generations=SHORT)
+    assert f"  {ranks} ranks on 1 node(s)" in output
+    assert "Open MPI v" in output
+    assert_same_run(straight(SHORT), tmp_path / "run")
+
+
+def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_path, begin):
+    job = begin("mpich", 2)
+    os.killpg(job.pid, signal.SIGKILL)
+    assert_down(job, tmp_path / "run")
+    job = begin("openmpi", 3)
+    os.kill(pids(tmp_path / "run")[2], signal.SIGKILL)
+    assert assert_down(job, tmp_path / "run") != 0
+    assert status(tmp_path / "run")["status"] == "running"  # as it died
+    job = begin("openmpi", 2)
+    assert_stops(job, tmp_path / "run", {75})
+    output = finish("mpich", 3, tmp_path / "run")
+    assert "resumed at generation" in output
+    assert_same_run(straight(LONG), tmp_path / "run")
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(straight, tmp_path, begin, mpi):
+    path = tmp_path / "run"
+    job = begin(mpi, 4, nodes=2)
+    ranks = pids(path)
+    hosts = {r: os.stat(f"/proc/{pid}/ns/uts").st_ino for r, pid in ranks.items()}
+    assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
+    os.kill(ranks[3], signal.SIGKILL)
+    assert assert_down(job, path) != 0
+
+    job = begin(mpi, 4, nodes=2)
+    os.kill(parent(pids(path)[2]), signal.SIGKILL)
+    if mpi == "openmpi":  # its mpirun sends TERM, KILL 0.25 s later, and returns 0: status.json tells that it is not finished
+        assert assert_down(job, path) in (0, 1)
+        assert status(path)["status"] in ("running", "requeue")  # killed, or quick enough to save
+    else:  # its ranks know nothing of it and go on; a signal to mpirun still reaches the other node, and so all
+        reached = generation(path)
+        wait_for(lambda: generation(path) > reached, 30, "a generation without the daemon")
+        assert job.poll() is None
+        assert_stops(job, path, {75, 255})
+
+    assert_stops(begin(mpi, 4, nodes=2), path, {75})
+    output = finish(mpi, 4, path, nodes=2)
+    assert "4 ranks on 2 node(s): node2, node3" in output
+    assert "resumed at generation" in output
+    assert_same_run(straight(LONG), path)
+
+
+@pytest.mark.parametrize(
+    ("mpi", "library", "code", "message"),
+    [
+        ("mpich", "openmpi", 2, "PMI_SIZE = 2, but this process is alone: the launcher belongs to another MPI"),
+        ("openmpi", "mpich", 16, "unsupported PMI version PMIx"),  # MPICH itself ends there, before a line of ours
+    ],
+)
+def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(tmp_path, mpi, library, code, message):
+    arguments = ["-m", "esac_mpi", *CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
+    start = time.monotonic()
+    done = launchers.run([*launcher(mpi, 2), python(library)], *arguments, code=code)
+    assert time.monotonic() - start < 60
+    assert message in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
