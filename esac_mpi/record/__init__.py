@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,37 +21,30 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, to_toml, updated
-from esac_mpi.record import lock
+from esac_mpi.record import lock, reading
 from esac_mpi.record.checkpoints import (
     CHECKPOINT,
     METRICS,
-    PREVIOUS,
     REPLAY,
     STATUS,
     Checkpoint,
     Replay,
     Segment,
-    config_of,
     newest,
     part,
-    read_history,
     read_segment,
     read_status,
 )
 from esac_mpi.record.errors import Refused, Unreadable, Unsaved
 from esac_mpi.record.files import Arrays, digest, publish, read, replace
 from esac_mpi.record.lock import LOCK
+from esac_mpi.record.reading import CONFIG, POLICY, RunFiles, is_run
 from esac_mpi.record.rows import Rows
 
 SEGMENT = 10_000  # transitions of a replay segment
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
-CONFIG, POLICY = "config.toml", "policy.h5"
 
 logger = logging.getLogger(__name__)
-
-
-def _is_run(path: Path) -> bool:
-    return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
 
 
 def _check_place(path: Path) -> None:
@@ -60,7 +52,7 @@ def _check_place(path: Path) -> None:
     if path.exists():
         if not path.is_dir():
             raise Refused(f"{path}: not a directory; choose another --run-dir")
-        if any(path.iterdir()) and not _is_run(path):
+        if any(path.iterdir()) and not is_run(path):
             raise Refused(f"{path}: not empty, and not a run of esac_mpi; choose another --run-dir")
     place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -154,14 +146,9 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> "RunFiles":
-        """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable."""
-        path = Path(path)
-        if not path.is_dir() or not _is_run(path):
-            raise Refused(f"{path}: not a run directory of esac_mpi")
-        arrays, attributes = read_history(path)
-        config = config_of(attributes["config"], path) if attributes else updated(Config(), read_toml(path / CONFIG))
-        return RunFiles(path, read_status(path), config, attributes, arrays)
+    def open(cls, path: Path) -> RunFiles:
+        """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
+        return reading.open_run(Path(path))
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
@@ -409,25 +396,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@dataclass
-class RunFiles:
-    """A run as its files show it."""
-
-    path: Path
-    status: dict[str, Any]  # of status.json
-    config: Config
-    attributes: dict[str, Any]  # provenance; generation; theta_sha256 and state_sha256 at checkpoint_generation
-    history: Arrays  # metrics/<name> and timing/<name>, each [generations, ...]; final/<name>
-
-    @property
-    def state(self) -> str:
-        """running, complete, requeue, failed, or dead: "running" although its process has ended."""
-        status = self.status.get("status", "running")
-        if status != "running":
-            return status
-        here = self.status.get("host") == socket.gethostname()
-        if here and self.status.get("pid") == os.getpid():
-            return status  # and closing run.lock would drop this process's lock
-        return "dead" if lock.is_free(self.path) else status

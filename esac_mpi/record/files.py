@@ -4,14 +4,13 @@ the directory. So every name holds a complete file at every moment, and h5py ope
 
 import errno
 import hashlib
-import io
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import h5py
 import numpy as np
@@ -35,25 +34,50 @@ def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[st
     return len(block) + len(image)
 
 
-def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays and attributes of a published file. Raises Unreadable, saying what is wrong with it."""
+def read(path: Path, oldest: int = 0) -> tuple[Arrays, dict[str, Any]]:
+    """Return the arrays and attributes of a published file. Raises Unreadable, saying what is wrong with it.
+
+    oldest: the first schema to accept; 0 = this version's alone.
+    """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as stream:
+            verify(path, stream, oldest)
+            with opened(path, stream) as file:
+                return {name: array_of(file[name]) for name in datasets(file)}, attributes_of(file)
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
-    _check(path, content)
-    arrays: Arrays = {}
+
+
+@contextmanager
+def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
+    """Open a published file's bytes, without a lock on the file; errors of h5py inside become Unreadable."""
+    try:
+        with h5py.File(stream, "r") as file:
+            yield file
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise Unreadable(f"{path}: damaged: {error}") from error
+
+
+def datasets(file: h5py.File) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every dataset by its full name."""
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if isinstance(node, h5py.Dataset):
-            arrays[name] = np.asarray(node.asstr()[()], str) if h5py.check_string_dtype(node.dtype) else np.asarray(node[()])
+            shapes[name] = node.shape
 
-    try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            file.visititems(collect)
-            return arrays, {name: v.item() if isinstance(v, np.generic) else v for name, v in file.attrs.items()}
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise Unreadable(f"{path}: damaged: {error}") from error
+    file.visititems(collect)
+    return shapes
+
+
+def array_of(node: h5py.Dataset, rows: slice | tuple[()] = ()) -> np.ndarray:
+    """Read a dataset, or some rows of it."""
+    return np.asarray(node.asstr()[rows], str) if h5py.check_string_dtype(node.dtype) else np.asarray(node[rows])
+
+
+def attributes_of(file: h5py.File) -> dict[str, Any]:
+    """Return a file's attributes, scalars as Python has them."""
+    return {name: v.item() if isinstance(v, np.generic) else v for name, v in file.attrs.items()}
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
@@ -87,21 +111,43 @@ def _user_block(schema: int, size: int, sha256: str) -> bytes:
     return f"{text}check {check}\n".encode().ljust(USER_BLOCK, b"\0")
 
 
-def _check(path: Path, content: bytes) -> None:
-    """Raise Unreadable unless the content agrees with its user block."""
-    block, image = content[:USER_BLOCK], memoryview(content)[USER_BLOCK:]
+class Header(NamedTuple):
+    """What a published file says of itself in its first 512 bytes."""
+
+    schema: int
+    size: int  # of the HDF5 image [bytes]
+    sha256: str
+
+
+def header(path: Path, stream: BinaryIO, oldest: int = 0) -> Header:
+    """Read the user block. Raises Unreadable; OtherSchema for a schema before `oldest` or after this version's."""
+    block = stream.read(USER_BLOCK)
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
     if found is None:
-        raise Unreadable(f"{path}: not a file of esac_mpi, or its first bytes are damaged ({len(content):,} bytes)")
+        length = len(block) + len(stream.read())
+        raise Unreadable(f"{path}: not a file of esac_mpi, or its first bytes are damaged ({length:,} bytes)")
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
-    if schema != SCHEMA:
-        raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads schema {SCHEMA}")
-    if len(image) != size:
-        raise Unreadable(f"{path}: truncated: {len(image):,} of {size:,} bytes")
-    if hashlib.sha256(image).hexdigest() != sha256:
+    oldest = oldest or SCHEMA
+    if not oldest <= schema <= SCHEMA:
+        reads = f"schema {SCHEMA}" if oldest == SCHEMA else f"schemas {oldest} to {SCHEMA}"
+        raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}")
+    return Header(schema, size, sha256)
+
+
+def verify(path: Path, stream: BinaryIO, oldest: int = 0) -> Header:
+    """Read the whole file, a piece at a time, and hold it against its user block. Raises Unreadable."""
+    found = header(path, stream, oldest)
+    size, sha256 = 0, hashlib.sha256()
+    while piece := stream.read(2**20):
+        size += len(piece)
+        sha256.update(piece)
+    if size != found.size:
+        raise Unreadable(f"{path}: truncated: {size:,} of {found.size:,} bytes")
+    if sha256.hexdigest() != found.sha256:
         raise Unreadable(f"{path}: damaged: its sha256 differs from the one written with it")
+    return found
 
 
 def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:

@@ -1,0 +1,255 @@
+"""What is read of a run for analysis: also while it runs, after it was killed, from a read-only copy, of older versions.
+
+Nothing here locks a file or writes one. The history comes from metrics.h5, or from the newest sound checkpoint. A file's
+sha256 is verified when the run is opened, and again when a later reading finds that the run has published since.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from esac_mpi.config import Config, ConfigError, read_toml, updated
+from esac_mpi.record import files, lock
+from esac_mpi.record.checkpoints import CHECKPOINT, METRICS, PREVIOUS, config_of, read_checkpoint, read_status
+from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
+from esac_mpi.record.files import Arrays, Header
+from esac_mpi.record.lock import LOCK
+
+if TYPE_CHECKING:
+    import pandas
+
+CONFIG, POLICY = "config.toml", "policy.h5"
+GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
+OLDEST = 1  # first schema whose history can be read; docs/hdf5.md says what it lacks
+FRESH = 120.0  # a run of another host whose files were touched within this time lives, whatever its lock says [s]
+
+logger = logging.getLogger(__name__)
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a directory holds a run."""
+    return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
+
+
+class Columns(Mapping[str, np.ndarray]):
+    """The arrays of a history by name, metrics/<name>, timing/<name> [generations, ...] and final/<name>; read when asked for.
+
+    A missing name is a KeyError that names the file and its schema. All arrays have the generations that were there when the
+    run was opened. Raises Unreadable if the file has since been damaged, removed, or replaced by one with fewer generations.
+    """
+
+    def __init__(self, source: Path | None = None) -> None:
+        """Verify the file and list its arrays; None is a run without a file. Raises FileNotFoundError, Unreadable."""
+        self.source = source
+        self.attributes: dict[str, Any] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._header = Header(files.SCHEMA, 0, "")
+        self._read: Arrays = {}
+        if source is not None:
+            with source.open("rb") as stream:
+                self._header = files.verify(source, stream, OLDEST)
+                with files.opened(source, stream) as file:
+                    self.attributes = files.attributes_of(file)
+                    shapes = files.datasets(file)
+            self.shapes = {name: shape for name, shape in shapes.items() if name.split("/")[0] in GROUPS}
+        self.generations = max((s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0)
+
+    @property
+    def schema(self) -> int:
+        """Version of what the file holds."""
+        return self._header.schema
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._read:
+            narrow = self.scalars if name in self.scalars else [name]  # small ones together: opening costs more than reading
+            self._read |= self.read(narrow)
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes  # without reading it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @property
+    def scalars(self) -> list[str]:
+        """Names of the columns of one number a generation."""
+        return [name for name, shape in self.shapes.items() if len(shape) == 1 and not name.startswith("final/")]
+
+    def read(self, names: Iterable[str]) -> Arrays:
+        """Return these arrays, read from the file and not kept."""
+        names = list(names)
+        if missing := [name for name in names if name not in self.shapes]:
+            raise KeyError(f"{self}: no {', '.join(missing)}; it has {', '.join(self.shapes) or 'nothing yet'}")
+        if not names or self.source is None:
+            return {}
+        try:
+            with self.source.open("rb") as stream:
+                self._check_still(stream, names)
+                with files.opened(self.source, stream) as file:
+                    return {name: files.array_of(file[name], self._rows(name)) for name in names}
+        except OSError as error:
+            raise Unreadable(f"{self.source}: {error.strerror}") from error
+
+    def _rows(self, name: str) -> slice | tuple[()]:
+        return () if name.startswith("final/") else slice(self.generations)
+
+    def _check_still(self, stream: BinaryIO, names: list[str]) -> None:
+        """Verify a file that was published since; a path holds a complete file at every moment, so its header tells."""
+        assert self.source is not None
+        if files.header(self.source, stream, OLDEST).sha256 == self._header.sha256:
+            return
+        stream.seek(0)
+        files.verify(self.source, stream, OLDEST)
+        with files.opened(self.source, stream) as file:
+            now = files.datasets(file)
+        if any(name not in now or (self._rows(name) and now[name][0] < self.generations) for name in names):
+            raise Unreadable(f"{self.source}: the run has gone back or gone on without it since it was opened; open it again")
+
+    def __str__(self) -> str:
+        return f"{self.source} (schema {self.schema})" if self.source else "a run that has published nothing"
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """A checkpoint that is there: its file, its generation, and what is wrong with it or its replay ("" if nothing is)."""
+
+    source: Path
+    generation: int | None
+    problem: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether a run can go on from it."""
+        return not self.problem
+
+
+@dataclass
+class RunFiles:
+    """A run as its files show it."""
+
+    path: Path
+    status: dict[str, Any]  # of status.json
+    config: Config
+    columns: Columns
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Machine, versions, command; theta_sha256, state_sha256 at checkpoint_generation; empty before anything is published."""
+        attributes, source = self.columns.attributes, self.columns.source
+        if source is not None and source.name != METRICS:
+            return {**attributes, "checkpoint_generation": attributes["generation"]}
+        return attributes
+
+    @property
+    def generation(self) -> int:
+        """Generations in the published history."""
+        return self.columns.generations
+
+    @property
+    def state(self) -> str:
+        """running, complete, requeue, failed, or dead: "running" although its process has ended."""
+        status = self.status.get("status", "running")
+        if status != "running":
+            return status
+        here = self.status.get("host") == socket.gethostname()
+        if here and self.status.get("pid") == os.getpid():
+            return status  # and closing run.lock would drop this process's lock
+        if not here and self._touched_within(FRESH):
+            return status  # locks do not reach every host
+        return "dead" if lock.is_free(self.path) else status
+
+    def _touched_within(self, seconds: float) -> bool:
+        times = [file.stat().st_mtime for name in (LOCK, METRICS, CHECKPOINT) if (file := self.path / name).exists()]
+        return bool(self.status) and time.time() - max(times, default=0.0) < seconds
+
+    @cached_property
+    def history(self) -> "pandas.DataFrame":
+        """The scalar columns, one row a generation: metrics by their names, timing as timing/<name>. Needs pandas."""
+        try:
+            import pandas  # only who asks for the table pays for it
+        except ImportError as error:
+            raise ImportError("Run.history needs pandas: pip install esac_mpi[analysis]; Run.columns has arrays") from error
+        arrays = {name.removeprefix("metrics/"): self.columns[name] for name in self.columns.scalars}
+        index = pandas.Index(arrays.pop("generation", np.zeros(0, np.int64)), name="generation")
+        return pandas.DataFrame(arrays, index=index)
+
+    def members(self, name: str) -> np.ndarray:
+        """Read what has one number a member, [generations, n]: "fitness", "length", "timing/member_seconds".
+
+        The array is read at each call and not kept. Raises KeyError, naming the file, its schema and what it has; Unreadable.
+        """
+        full = name if "/" in name else f"metrics/{name}"
+        if len(self.columns.shapes.get(full, (0, 0))) != 2:
+            wide = [n for n, shape in self.columns.shapes.items() if len(shape) == 2]
+            raise KeyError(f"{self.columns}: {name} is one number a generation; those with more are {', '.join(wide)}")
+        return self.columns.read([full])[full]
+
+    @property
+    def checkpoints(self) -> list[CheckpointFile]:
+        """The checkpoints that are there, newest first, read whole and verified with the replay they name."""
+        return [found for name in (CHECKPOINT, PREVIOUS) if (found := _checkpoint(self.path / name)) is not None]
+
+    @property
+    def policy(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """The arrays and attributes of policy.h5, None before the first evaluation. Raises Unreadable."""
+        return files.read(self.path / POLICY, OLDEST) if (self.path / POLICY).exists() else None
+
+
+def _checkpoint(source: Path) -> CheckpointFile | None:
+    if not source.exists():
+        return None
+    try:
+        return CheckpointFile(source, read_checkpoint(source).generation)
+    except (Unreadable, ConfigError) as error:
+        generation = None
+        with suppress(Unreadable, OSError):  # the file may be sound, and its replay not
+            generation = Columns(source).attributes.get("generation")
+        return CheckpointFile(source, generation, str(error))
+
+
+def open_run(path: Path) -> RunFiles:
+    """Return a run's files. Raises Refused if it is not a run or of a newer version; Unreadable; ConfigError."""
+    if not path.is_dir() or not is_run(path):
+        raise Refused(f"{path}: not a run directory of esac_mpi")
+    columns = _newest(path)
+    if columns.source is None:
+        config = updated(Config(), read_toml(path / CONFIG))
+    else:
+        config = config_of(columns.attributes["config"], columns.source)
+    return RunFiles(path, read_status(path), config, columns)
+
+
+def _newest(path: Path) -> Columns:
+    """Return the history as last published, or of the newest sound checkpoint; empty in a run that has neither."""
+    problems: list[str] = []
+    for name in (METRICS, CHECKPOINT, PREVIOUS):
+        try:
+            columns = Columns(path / name)
+        except FileNotFoundError:
+            continue
+        except OtherSchema as error:
+            raise Refused(str(error)) from error
+        except OSError as error:
+            problems.append(f"{path / name}: {error.strerror}")
+        except Unreadable as error:
+            problems.append(str(error))
+        else:
+            for problem in problems:
+                logger.warning("%s; the history comes from %s", problem, columns.source)
+            return columns
+    if problems:
+        raise Unreadable(f"{path}: nothing readable: {'; '.join(problems)}")
+    return Columns()
