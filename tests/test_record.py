@@ -268,7 +268,7 @@ for g in range(2, 10_000):
         with h5py.File(tmp_path / "run" / "metrics.h5") as file:
             seen.append(len(file["metrics/generation"]))
             np.testing.assert_array_equal(file["metrics/fitness"][:, 0], np.arange(seen[-1]))
-        seen.append(len(Run.open(tmp_path / "run").history["metrics/generation"]))
+        seen.append(len(Run.open(tmp_path / "run").columns["metrics/generation"]))
     process.kill()
     process.wait()
     process.stdout.close()
@@ -316,9 +316,9 @@ def test_going_on_gives_back_everything(tmp_path):
     assert restored.state["best.policy"] == "sac"
     assert restored.learner["w"].tolist() == [1, 1]
     np.testing.assert_array_equal(restored.state["theta_es"], np.full(5, 3, np.float32))
-    assert run.history.keys() == before.history.keys()
+    assert run.history.keys() == before.columns.keys()
     for name, column in run.history.items():
-        np.testing.assert_array_equal(column, before.history[name])
+        np.testing.assert_array_equal(column, before.columns[name])
     assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5]
     assert run.wall_seconds == 4
     run.close()
@@ -345,7 +345,7 @@ def test_long_history(tmp_path):
     grow(run, 0, 5000)
     run.checkpoint(5000, state(5000), {})
     run.close()
-    history = Run.open(tmp_path).history
+    history = Run.open(tmp_path).columns
     assert history["metrics/fitness"].shape == (5000, 4)
     np.testing.assert_array_equal(history["metrics/fitness"][:, 3], np.arange(5000) + 3)
 
@@ -378,15 +378,15 @@ def test_final_lasts_until_a_row_is_added(tmp_path):
     run.final({"evaluation_sac": np.array([7.0, 9.0])})
     run.status("complete", 3)
     run.close()
-    assert Run.open(tmp_path).history["final/evaluation_sac"].tolist() == [7, 9]
+    assert Run.open(tmp_path).columns["final/evaluation_sac"].tolist() == [7, 9]
     assert not any("final" in name for name in read(tmp_path / "checkpoint.h5")[0])
     again = begin(tmp_path)
     assert again.complete
     again.checkpoint(3, state(3), {})
-    assert "final/evaluation_sac" in Run.open(tmp_path).history
+    assert "final/evaluation_sac" in Run.open(tmp_path).columns
     again.append(*row(3))
     again.checkpoint(4, state(4), {})
-    assert "final/evaluation_sac" not in Run.open(tmp_path).history
+    assert "final/evaluation_sac" not in Run.open(tmp_path).columns
     again.close()
 
 
@@ -462,7 +462,7 @@ def test_fresh_moves_the_old_run_aside(tmp_path):
         run = begin(path, updated(CONFIG, {"seed": number}), fresh=True)
         assert run.restored is None
         assert not (path / "checkpoint.h5").exists()
-        assert Run.open(tmp_path / f"run.old-{number}").history["metrics/generation"].tolist() == [0, 1, 2]
+        assert Run.open(tmp_path / f"run.old-{number}").columns["metrics/generation"].tolist() == [0, 1, 2]
         run.close()
         (path / "config.toml").unlink()
 
@@ -645,18 +645,18 @@ def test_open_reads_what_is_there(tmp_path):
     run = begin(tmp_path, replace(CONFIG, seed=3))
     early = Run.open(tmp_path)
     assert early.config.seed == 3
-    assert early.history == {}
+    assert early.columns == {}
     assert early.status == {}
     grow(run, 0, 2)
     run.checkpoint(2, state(2), {})
     run.status("running", 2)
     run.close()
     whole = Run.open(tmp_path)
-    assert whole.attributes["ranks"] == 2
-    assert whole.attributes["checkpoint_generation"] == 2
+    assert whole.provenance["ranks"] == 2
+    assert whole.provenance["checkpoint_generation"] == 2
     assert whole.state == "running"
     (tmp_path / "metrics.h5").unlink()
-    assert Run.open(tmp_path).history.keys() == whole.history.keys()
+    assert Run.open(tmp_path).columns.keys() == whole.columns.keys()
 
 
 def test_a_killed_run_is_dead(tmp_path):

@@ -22,7 +22,7 @@ from esac_mpi.rollout import play
 
 def science(path: Path) -> dict[str, np.ndarray]:
     """Return the run's metrics rows: all that must not depend on ranks, machines or restarts."""
-    return {name: values for name, values in Run.open(path).history.items() if name.startswith("metrics/")}
+    return {name: values for name, values in Run.open(path).columns.items() if name.startswith("metrics/")}
 
 
 def summary(path: Path) -> dict:
@@ -114,7 +114,7 @@ def wait_for(condition, seconds: float = 60.0):
 
 
 def rows_published(path: Path) -> int:
-    return len(Run.open(path).history.get("metrics/generation", ())) if (path / "metrics.h5").exists() else 0
+    return len(Run.open(path).columns.get("metrics/generation", ())) if (path / "metrics.h5").exists() else 0
 
 
 def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start):
@@ -161,9 +161,9 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
-    said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").history
+    said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
     assert history["final/env_steps_evaluation"] > 0  # of the last generation, off schedule; the summary counts it too
-    assert sum(said["env_steps"].values()) == counted - Run.open(tmp_path / "run").attributes["probe_steps"]
+    assert sum(said["env_steps"].values()) == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
     assert said["env_steps"]["population"] == history["metrics/length"].sum()
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
@@ -260,7 +260,7 @@ def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_
     received = []
     for hidden in (8, 200):
         run(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), program=EAGER)
-        received.append(np.diff(Run.open(tmp_path / str(hidden)).history["timing/bytes_exchanged"]).tolist())
+        received.append(np.diff(Run.open(tmp_path / str(hidden)).columns["timing/bytes_exchanged"]).tolist())
     members, columns, header = 5, 5, 5  # of the other node
     assert received == [[8 * (members * columns + header)] * 3] * 2
 
@@ -368,7 +368,7 @@ def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp
 
 
 def test_a_run_says_where_it_comes_from(straight):
-    about = Run.open(straight).attributes
+    about = Run.open(straight).provenance
     assert {"command", "git_commit", "mpi", "cpu", "versions", "hosts", "ranks", "device", "config"} <= about.keys()
     assert about["config"] == (straight / "config.toml").read_text()
     assert "numpy" in about["versions"]

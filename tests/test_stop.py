@@ -180,7 +180,7 @@ def steps_before(path: Path, generation: int, part: str) -> int:
     for kind in kinds[: kinds.index(part)]:
         done += int(row[kind][1] - row[kind][0])
     assert row[part][1] > row[part][0]
-    return done + Run.open(path).attributes["probe_steps"]
+    return done + Run.open(path).provenance["probe_steps"]
 
 
 @pytest.mark.parametrize("part", ["population", "learner", "evaluation"])

@@ -353,7 +353,7 @@ def train(ranks: int, algorithm: str, task: str, n: int, generations: int, *more
 
 def column(run: RunFiles, name: str) -> np.ndarray:
     """Return a timing of each generation but the first, mean over ranks where there are several, [generations - 1] [s]."""
-    values = run.history[f"timing/{name}"][1:].astype(float)
+    values = run.columns[f"timing/{name}"][1:].astype(float)
     return np.nanmean(values.reshape(len(values), -1), axis=1)
 
 
@@ -368,18 +368,18 @@ def parts(run: RunFiles) -> dict[str, np.ndarray]:
 
     waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
     """
-    busy, most = column(run, "busy_seconds"), np.nanmax(run.history["timing/busy_seconds"][1:], axis=1)
+    busy, most = column(run, "busy_seconds"), np.nanmax(run.columns["timing/busy_seconds"][1:], axis=1)
     evaluate = np.maximum(column(run, "seconds_evaluate"), most)
-    noise = column(run, "seconds_noise") / run.history["timing/busy_seconds"].shape[1]
+    noise = column(run, "seconds_noise") / run.columns["timing/busy_seconds"].shape[1]
     found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": evaluate - most}
     later = {name: f"seconds_{name}" for name in ("plan", "update", "learn", "record")}
-    return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.history}}
+    return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.columns}}
 
 
 def idle(run: RunFiles) -> np.ndarray:
     """Return 1 - busy / time of the evaluation, of each generation but the first and each rank, [generations - 1, ranks]."""
-    busy = run.history["timing/busy_seconds"][1:]
-    wall = np.maximum(run.history["timing/seconds_evaluate"][1:], busy.max(axis=1))
+    busy = run.columns["timing/busy_seconds"][1:]
+    wall = np.maximum(run.columns["timing/seconds_evaluate"][1:], busy.max(axis=1))
     return 1 - busy / wall[:, None]
 
 
@@ -419,7 +419,7 @@ def describe_generation(case: str, runs: list[RunFiles]) -> Iterator[Measurement
     case = f"{case} d={d:,}"
     for name in found[0]:
         yield measured("generation", case, name, "s", np.concatenate([part[name] for part in found]))
-    wall = np.concatenate([np.diff(run.history["timing/wall_seconds"]) for run in runs])
+    wall = np.concatenate([np.diff(run.columns["timing/wall_seconds"]) for run in runs])
     learning = np.concatenate([part.get("learn", np.zeros(1)) + 0 * part["episodes"] for part in found])
     episodes = np.concatenate([part["episodes"] for part in found])
     yield measured("generation", case, "whole", "s", wall)
@@ -430,7 +430,7 @@ def describe_generation(case: str, runs: list[RunFiles]) -> Iterator[Measurement
 def describe_idle(case: str, runs: list[RunFiles]) -> Iterator[Measurement]:
     """Yield the idle fraction of each rank, and the spread of the episodes' lengths that makes it."""
     waits = np.concatenate([idle(run) for run in runs])
-    lengths = np.concatenate([run.history["metrics/length"][1:].ravel() for run in runs])
+    lengths = np.concatenate([run.columns["metrics/length"][1:].ravel() for run in runs])
     yield measured("generation", case, "episode length", "steps", lengths)
     for rank, values in enumerate(waits.T):
         yield measured("generation", case, f"idle fraction of rank {rank}", "ratio", values)
@@ -748,19 +748,19 @@ def learner_phase(steps: int, rate: float) -> tuple[object, ...]:
 
 def wall(run: RunFiles) -> np.ndarray:
     """Return the seconds of whole generations, in whole intervals, after the first phase has warmed up and been merged."""
-    return np.diff(run.history["timing/wall_seconds"])[2 * INTERVAL - 1 :]
+    return np.diff(run.columns["timing/wall_seconds"])[2 * INTERVAL - 1 :]
 
 
 def costs_of(runs: list[RunFiles]) -> scaling.Costs:
     """Return what the parts cost on one rank: medians, and the durations of all episodes."""
     d = dimension(runs[0])
     found = [parts(run) for run in runs]
-    n = runs[0].history["metrics/length"].shape[1]
+    n = runs[0].columns["metrics/length"].shape[1]
 
     def median(name: str) -> float:
         return float(np.median(np.concatenate([part.get(name, np.zeros(1)) for part in found])))
 
-    lengths = [run.history["metrics/length"][2:].astype(float) for run in runs]  # of the generations but the first two
+    lengths = [run.columns["metrics/length"][2:].astype(float) for run in runs]  # of the generations but the first two
     per_step = [part["episodes"][1:] / length.sum(axis=1) for part, length in zip(found, lengths, strict=True)]
     durations = np.concatenate([(length * s[:, None]).ravel() for length, s in zip(lengths, per_step, strict=True)])
     seconds_per_step = float(np.median(np.concatenate(per_step)))
@@ -786,7 +786,7 @@ def learner_costs(costs: scaling.Costs, runs: list[RunFiles], length: float) -> 
 
 def phase_counts(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Return steps and updates [2, phases] of all learner phases but the first, and the rows in which they entered [phases]."""
-    counts = np.diff([run.history[f"metrics/{c}"] for c in ("env_steps_learner", "gradient_updates")], prepend=0, axis=1)
+    counts = np.diff([run.columns[f"metrics/{c}"] for c in ("env_steps_learner", "gradient_updates")], prepend=0, axis=1)
     rows = np.flatnonzero(counts[0])[1:]
     return counts[:, rows], rows
 
@@ -794,7 +794,7 @@ def phase_counts(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
 def phase_totals(run: RunFiles) -> tuple[float, int, int]:
     """Return seconds, environment steps and updates of a run's learner phases but the first."""
     counts, rows = phase_counts(run)
-    return float(run.history["timing/seconds_phase"][rows].sum()), *counts.sum(axis=1).tolist()
+    return float(run.columns["timing/seconds_phase"][rows].sum()), *counts.sum(axis=1).tolist()
 
 
 def cluster(options: argparse.Namespace, ranks: int) -> scaling.Cluster:

@@ -47,7 +47,7 @@ def train(task: str, variant: str, seed: int, seconds: float) -> None:
 
 def curve(run_dir: Path) -> dict[str, np.ndarray]:
     """Return a run's evaluations: true steps, wall time [s], and the mean return of each policy, each [evaluations]."""
-    history = Run.open(run_dir).history
+    history = Run.open(run_dir).columns
     names = [name for name in history if name.startswith("metrics/evaluation_")]
     returns = {name.removeprefix("metrics/evaluation_"): history[name].mean(axis=1) for name in names}
     seen = np.isfinite(next(iter(returns.values())))

@@ -42,7 +42,7 @@ NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}
 
 def position(run: RunFiles, x: str) -> np.ndarray:
     """Return where the generations lie on the axis, float64 [generations]."""
-    history = run.history
+    history = run.columns
     if x == "env_steps":
         kinds = [history[name] for kind in ("population", "learner") if (name := f"metrics/env_steps_{kind}") in history]
         return np.sum(kinds, axis=0, dtype=float)
@@ -53,12 +53,12 @@ def position(run: RunFiles, x: str) -> np.ndarray:
 
 def at(run: RunFiles, x: str, generations: np.ndarray) -> np.ndarray:
     """Return where these generations lie on the axis."""
-    return np.interp(generations, run.history["metrics/generation"], position(run, x))
+    return np.interp(generations, run.columns["metrics/generation"], position(run, x))
 
 
 def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
     """Draw all curves of one run."""
-    fitness = run.history.get("metrics/fitness")
+    fitness = run.columns.get("metrics/fitness")
     if fitness is not None:
         finite = np.where(np.isfinite(fitness), fitness, np.nan)
         alive = np.isfinite(finite).any(axis=1)
@@ -130,7 +130,7 @@ def main(argv: list[str]) -> int:
     except (Refused, ConfigError, Unreadable) as error:
         print(error, file=sys.stderr)
         return 65 if isinstance(error, Unreadable) else 2
-    if empty := [str(run.path) for run in runs if not len(run.history.get("metrics/generation", ()))]:
+    if empty := [str(run.path) for run in runs if not len(run.columns.get("metrics/generation", ()))]:
         print(f"nothing to draw yet: no generation is published in {', '.join(empty)}", file=sys.stderr)
         return 2
     out = options.out or (options.runs[0] if len(runs) == 1 else Path()) / "learning_curve.png"

@@ -101,18 +101,6 @@ def read_segment(run: Path, segment: Segment) -> Arrays:
     return rows
 
 
-def read_history(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Return history and attributes as last published, or of the newest checkpoint; empty in a run that has neither."""
-    try:
-        return read(path / METRICS)
-    except Unreadable as error:
-        checkpoint = newest(path)
-        if checkpoint is None:
-            return {}, {}
-        logger.warning("%s; the history comes from %s", error, checkpoint.source)
-        return checkpoint.history, {**checkpoint.attributes, "checkpoint_generation": checkpoint.generation}
-
-
 def read_status(path: Path) -> dict[str, Any]:
     """Return status.json, empty where there is none that can be read."""
     try:
