@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -433,6 +434,147 @@ def test_no_readable_checkpoint(tmp_path):
         begin(tmp_path)
 
 
+def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
+    run = begin(tmp_path)
+    grow(run, 0, 2)
+    run.checkpoint(2, state(2), {})
+    without = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
+    pending = {"fitness": np.arange(4.0), "counters.env_steps": np.array(7), "name": np.array("läufe")}
+    run.checkpoint(3, state(3), {}, pending=pending)  # the third row was not made
+    run.checkpoint(2, state(2), {}, pending=pending)
+    assert read(tmp_path / "checkpoint.h5")[1]["state_sha256"] == without
+    run.checkpoint(3, state(3), {}, pending=pending)
+    run.status("requeue", 3)
+    run.close()
+    assert not any("pending" in name for name in read(tmp_path / "metrics.h5")[0])
+    again = begin(tmp_path)
+    assert (again.restored.generation, again.dropped, again.last_row()["generation"]) == (3, 0, 1)
+    assert again.restored.pending.keys() == pending.keys()
+    for name, array in pending.items():
+        np.testing.assert_array_equal(again.restored.pending[name], array)
+    grow(again, 2, 3)
+    again.checkpoint(3, state(3), {})
+    again.close()
+    last = begin(tmp_path)
+    assert last.restored.pending == {}
+    assert last.history["metrics/generation"].tolist() == [0, 1, 2]
+    last.close()
+
+
+def test_pending_in_the_first_generation(tmp_path):
+    run = begin(tmp_path)
+    run.checkpoint(1, state(1), {}, pending={"fitness": np.zeros(4)})
+    run.close()
+    again = begin(tmp_path)
+    assert again.history == {}
+    grow(again, 0, 2)
+    again.checkpoint(2, state(2), {})
+    assert Run.open(tmp_path).history["metrics/generation"].tolist() == [0, 1]
+    again.close()
+
+
+def test_the_cost_of_a_checkpoint(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    assert (run.checkpoint_seconds, run.checkpoint_bytes) == (0, 0)
+    replay.add(95)
+    run.checkpoint(1, state(1), {}, replay)
+    files = [p for p in tmp_path.rglob("*.h5") if p.name != "checkpoint_prev.h5"]
+    assert len(files) == 9 + 2
+    assert run.checkpoint_bytes == sum(p.stat().st_size for p in files)
+    start = time.monotonic()
+    replay.add(5)  # one segment closes; nine need not be written again
+    run.checkpoint(2, state(2), {}, replay)
+    changed = ["checkpoint.h5", "metrics.h5", next((tmp_path / "replay").glob("segment-00000009-*"))]
+    assert run.checkpoint_bytes == sum((tmp_path / p).stat().st_size for p in changed)
+    assert 0 < run.checkpoint_seconds <= time.monotonic() - start
+    run.close()
+
+
+# Starts
+
+
+def statuses(path):
+    return json.loads((path / "status.json").read_text())
+
+
+def test_starts_without_progress_are_counted(tmp_path):
+    for number in (1, 2, 3):  # killed before the first checkpoint, and before any status of their own
+        run = begin(tmp_path)
+        assert (run.starts, statuses(tmp_path)["starts"], statuses(tmp_path)["since"]) == (number, number, 0)
+        run.close()
+    run = begin(tmp_path)
+    grow(run, 0, 2)
+    run.checkpoint(2, state(2), {})
+    run.status("requeue", 2, best_return=7.5)
+    assert (run.starts, statuses(tmp_path)["starts"], statuses(tmp_path)["since"]) == (4, 4, 0)
+    run.close()
+    for number in (1, 2):
+        run = begin(tmp_path)
+        assert (run.starts, statuses(tmp_path)["since"], statuses(tmp_path)["best_return"]) == (number, 2, 7.5)
+        run.checkpoint(2, state(2), {})  # of the same generation: no progress
+        run.close()
+    run = begin(tmp_path)
+    run.status("requeue", 2)
+    run.close()
+    assert statuses(tmp_path)["starts"] == 3
+
+
+@pytest.mark.parametrize("end", ["failed", "complete"])
+def test_starts_are_counted_anew_after_an_end_that_was_said(tmp_path, end):
+    make(tmp_path)
+    for number in (1, 2):
+        run = begin(tmp_path)
+        assert run.starts == number
+        run.close()
+    run = begin(tmp_path)
+    run.status(end, 3)
+    run.close()
+    run = begin(tmp_path)
+    assert run.starts == 1
+    assert statuses(tmp_path)["status"] == ("complete" if end == "complete" else "running")
+    run.close()
+
+
+def test_a_run_that_ended_without_a_word_is_named(tmp_path):
+    run = begin(tmp_path)
+    assert run.died == ""
+    run.status("running", 0)
+    run.close()
+    when = statuses(tmp_path)["time"]
+    run = begin(tmp_path)
+    assert f"(host {socket.gethostname()}, pid {os.getpid()}, status of {when}): killed, out of memory" in run.died
+    run.status("requeue", 0)
+    run.close()
+    run = begin(tmp_path)
+    assert run.died == ""
+    run.close()
+
+
+def test_a_status_that_cannot_be_replaced_does_not_stay(tmp_path, monkeypatch):
+    make(tmp_path)
+    run = begin(tmp_path)
+    run.status("complete", 3)
+    monkeypatch.setattr(os, "replace", failing())
+    run.status("running", 3)  # warns
+    assert not (tmp_path / "status.json").exists()
+    with pytest.raises(Unsaved):
+        run.status("requeue", 3)
+    monkeypatch.undo()
+    run.status("requeue", 3)
+    assert statuses(tmp_path)["status"] == "requeue"
+    run.close()
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"status": 7, "starts": "x", "since": null}', "\xff", '{"status"', "[" * 5000])
+def test_a_strange_status_file_is_no_obstacle(tmp_path, content):
+    make(tmp_path)
+    (tmp_path / "status.json").write_text(content, encoding="latin-1")
+    run = begin(tmp_path)
+    assert (run.starts, run.died, run.complete) == (1, "", False)
+    run.close()
+    assert statuses(tmp_path)["starts"] == 1
+
+
 # Refusals
 
 
@@ -522,10 +664,87 @@ def test_a_run_whose_directory_was_taken_stops_writing(tmp_path):
     run.close()
 
 
-def test_file_system_without_locks(tmp_path, monkeypatch, caplog):
+@pytest.fixture
+def no_locks(monkeypatch):
     monkeypatch.setattr(record.lock.fcntl, "lockf", failing(errno.ENOLCK))
-    begin(tmp_path).close()
+
+
+def touched(path, ago):
+    when = time.time() - ago
+    os.utime(path / "run.lock", (when, when))
+
+
+def test_without_locks_a_run_that_let_go_is_taken_at_once(tmp_path, no_locks, caplog):
+    make(tmp_path)
     assert "no locks on this file system" in caplog.text
+    assert (tmp_path / "run.lock").read_bytes().isspace()
+    begin(tmp_path).close()
+    assert "taken over" not in caplog.text
+
+
+def test_without_locks_a_run_that_showed_life_is_refused(tmp_path, no_locks):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    touched(tmp_path, ago=590)
+    before = snapshot(tmp_path)
+    with pytest.raises(Refused, match=r"host elsewhere, pid 77, since 2026\S+, last sign of life 59\d s ago.*10 minutes"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+    assert not record.lock.is_free(tmp_path)
+
+
+def test_without_locks_a_silent_run_is_taken_over(tmp_path, no_locks, caplog):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    touched(tmp_path, ago=610)
+    assert record.lock.is_free(tmp_path)
+    run = begin(tmp_path)
+    assert "taken over from host elsewhere, pid 77: last sign of life 61" in caplog.text
+    (tmp_path / "run.lock").write_text("elsewhere 78 2026-01-01T00:00:00\n")  # two at the same moment: the later one stays
+    with pytest.raises(Refused, match="another run has taken"):
+        run.status("running", 3)
+    run.close()
+    assert (tmp_path / "run.lock").read_text().split()[1] == "78"
+
+
+def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path, no_locks, caplog):
+    make(tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid, free in ((ended.pid, True), (os.getppid(), False)):
+        (tmp_path / "run.lock").write_text(f"{socket.gethostname()} {pid} 2026-01-01T00:00:00\n")
+        assert record.lock.is_free(tmp_path) == free
+        if free:
+            begin(tmp_path).close()
+            assert f"taken over from host {socket.gethostname()}, pid {pid}" in caplog.text
+        else:
+            with pytest.raises(Refused, match="last sign of life 0 s ago"):
+                begin(tmp_path)
+
+
+def test_the_age_of_the_lock_is_told_by_the_file_server_not_by_this_host(tmp_path, no_locks, monkeypatch):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    with pytest.raises(Refused, match="last sign of life"):
+        begin(tmp_path)
+
+
+def test_a_run_touches_its_lock(tmp_path, monkeypatch):
+    run = begin(tmp_path)
+    now = time.monotonic()
+    for action in (run.beat, lambda: run.publish_metrics(), lambda: run.checkpoint(1, state(1), {})):
+        touched(tmp_path, ago=1000)
+        action()
+        assert (tmp_path / "run.lock").stat().st_mtime < time.time() - 900  # it was touched when the run began
+    for action in (run.beat, lambda: run.publish_metrics(force=True), lambda: run.status("running", 1)):
+        now += 31
+        monkeypatch.setattr(time, "monotonic", lambda: now)  # noqa: B023
+        touched(tmp_path, ago=1000)
+        action()
+        assert (tmp_path / "run.lock").stat().st_mtime > time.time() - 60
+    run.close()
+    run.beat()  # does nothing
 
 
 def test_vanished_directory(tmp_path):
@@ -602,6 +821,35 @@ def test_unneeded_segments_are_deleted(tmp_path, short_segments):
     run.close()
 
 
+def test_segments_of_a_checkpoint_whose_name_was_not_confirmed_are_kept(tmp_path, short_segments, monkeypatch):
+    run, replay = begin(tmp_path), Ring(40)
+    replay.add(35)
+    save(run, replay, 1)
+    replay.add(27)
+    monkeypatch.setattr(record.files, "_sync_directory", fails_after(record.files._sync_directory, 3))  # closed: 3, 4 and 5
+    with pytest.raises(Unsaved):
+        save(run, replay, 2)
+    monkeypatch.undo()
+    monkeypatch.setattr(record, "SEGMENT", 10)
+    assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2  # renamed before that
+    replay.add(40)
+    save(run, replay, 3)
+    assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 2
+    run.close()
+
+
+def fails_after(action, count):
+    """Return the action, failing once after so many times."""
+    calls = itertools.count()
+
+    def call(*arguments):
+        if next(calls) == count:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return action(*arguments)
+
+    return call
+
+
 def test_damaged_segment_falls_back(tmp_path, short_segments, caplog):
     run, replay = begin(tmp_path), Ring(100)
     replay.add(15)
@@ -645,8 +893,8 @@ def test_open_reads_what_is_there(tmp_path):
     run = begin(tmp_path, replace(CONFIG, seed=3))
     early = Run.open(tmp_path)
     assert early.config.seed == 3
-    assert early.columns == {}
-    assert early.status == {}
+    assert early.history == {}
+    assert early.status["status"] == "running"
     grow(run, 0, 2)
     run.checkpoint(2, state(2), {})
     run.status("running", 2)

@@ -36,7 +36,7 @@ from esac_mpi.record.checkpoints import (
     read_status,
 )
 from esac_mpi.record.errors import Refused, Unreadable, Unsaved
-from esac_mpi.record.files import Arrays, digest, publish, read, replace
+from esac_mpi.record.files import Arrays, digest, free, publish, read, replace
 from esac_mpi.record.lock import LOCK
 from esac_mpi.record.reading import CONFIG, POLICY, RunFiles, is_run
 from esac_mpi.record.rows import Rows
@@ -138,7 +138,7 @@ class Run:
         except OSError as error:
             run.close()
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Unsaved(f"{run.path}: {error.strerror}") from error
+                raise Unsaved(f"{run.path}: {error.strerror}; free {free(run.path)}") from error
             raise Refused(f"{run.path}: {error.strerror}; choose another --run-dir") from error
         except BaseException:
             run.close()
@@ -260,9 +260,10 @@ class Run:
         }
         manifest = {"bounds": bounds, "segments": [[s.index, s.start, s.sha256] for s in segments]}
         attributes = {**self._attributes, **hashes, "generation": generation, "replay": json.dumps(manifest)}
-        self._publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **self.history}, attributes, previous=self._sound)
         names = {segment.name for segment in segments}
-        self._delete_segments(keep=names | self._named)
+        self._named |= names  # the file may be in its place although publishing fails
+        self._publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **self.history}, attributes, previous=self._sound)
+        self._delete_segments(keep=self._named)
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
@@ -344,11 +345,20 @@ class Run:
             entries |= self._hashes
         try:
             self._guard()
-            replace(self.path / STATUS, [(json.dumps(_plain(entries | more), indent=1) + "\n").encode()])
+            self._write_status((json.dumps(_plain(entries | more), indent=1) + "\n").encode())
         except Unsaved as error:
             if status != "running":
                 raise
             logger.warning("%s", error)
+
+    def _write_status(self, text: bytes) -> None:
+        """Replace status.json; where that fails, remove it first: no status is better than an old one, and its place may do."""
+        try:
+            replace(self.path / STATUS, [text])
+        except Unsaved:
+            with suppress(OSError):
+                (self.path / STATUS).unlink()
+            replace(self.path / STATUS, [text])
 
     def close(self) -> None:
         """Release the lock."""

@@ -165,7 +165,7 @@ def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
         os.replace(temporary, path)
         _sync_directory(path.parent)
     except OSError as error:
-        raise Unsaved(f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free {_free(path)}") from error
+        raise Unsaved(f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free {free(path.parent)}") from error
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -175,6 +175,7 @@ def _keep(path: Path) -> None:
     """Give the file its second name, *_prev, without a moment in which the first is missing."""
     previous = path.with_name(f"{path.stem}_prev{path.suffix}")
     link = path.with_name(f"{previous.name}.tmp.{os.getpid()}")
+    link.unlink(missing_ok=True)  # where the rename below failed before
     try:
         os.link(path, link)
     except OSError as error:
@@ -198,8 +199,9 @@ def _sync_directory(path: Path) -> None:
         os.close(directory)
 
 
-def _free(path: Path) -> str:
+def free(path: Path) -> str:
+    """Return the free space of the disk that holds the directory, in words."""
     try:
-        return f"{shutil.disk_usage(path.parent).free:,} bytes"
+        return f"{shutil.disk_usage(path).free:,} bytes"
     except OSError as error:
         return f"unknown ({error.strerror})"

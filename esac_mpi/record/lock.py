@@ -1,4 +1,4 @@
-"""run.lock: held (fcntl) by rank 0 as long as its run lives; its content names the holder, and is empty once that has let go.
+"""run.lock: held (fcntl) by rank 0 as long as its run lives; its content names the holder, and is blank once that has let go.
 
 Where the file system has no locks, a run.lock with a holder is taken over only after nobody has touched it for SILENT
 seconds, or if the holder was a process of this host and has ended. Its age is the difference of two times that the file
@@ -44,10 +44,10 @@ def take(path: Path, create: bool) -> int:
 
 
 def release(descriptor: int, token: bytes) -> None:
-    """Empty and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
+    """Blank and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
     with suppress(OSError):  # of a directory that has vanished
         if os.pread(descriptor, 1000, 0) == token:
-            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b" " * (len(token) - 1), 0)  # keeps its place on a disk that may be full at the next start
     os.close(descriptor)
 
 

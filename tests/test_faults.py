@@ -1,0 +1,208 @@
+"""The whole program where the disk, the directory or the output fail it; and every call of the publisher as its last one."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import CYCLIC, EAGER, ROOT, command, environment, run
+from test_run import assert_same_run, rows_published, science, summary, wait_for
+
+from esac_mpi.record import read
+from esac_mpi.record.checkpoints import read_checkpoint
+
+ES = [  # without the learner: starts in half the time
+    *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", 40, "--policy.hidden", 8, 8, "--evaluation.every", 3),
+    *("--es.population_size", 10, "--es.sigma", 0.3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5),
+]
+
+
+@contextmanager
+def mounted(path: Path, *options: object):
+    """Mount something on `path`, or skip the test where that is not allowed."""
+    path.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", *map(str, options), path], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+# Every call of the publisher
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    """What tests/crash_points.py found."""
+    compiler = shutil.which("cc") or pytest.skip("no C compiler for the shim")
+    shim = tmp_path_factory.mktemp("shim") / "shim.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, ROOT / "tests/shim.c"], check=True)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
+        done = subprocess.run(
+            [sys.executable, ROOT / "tests/crash_points.py", shim, place],
+            env={**environment(), "LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_any_call_may_be_the_last_one_or_fail(points):
+    assert points["problems"] == []
+    assert sum(points["seen"].values()) > 100
+    assert {found[:24] for found in points["seen"]} == {"checkpoint 2, previous 1", "checkpoint 2, previous 2"} | {
+        "checkpoint 3, previous 2", "checkpoint 3, previous 3"
+    }  # fmt: skip
+
+
+def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
+    """A kill leaves the system's memory as it is; a power cut needs this order."""
+    calls = [re.sub(r"\.tmp\.\d+", ".tmp", call).split(" ") for call in points["calls"]]
+    renamed = [(i, path) for i, (name, path) in enumerate(calls) if name == "rename" and "_prev" not in path]
+    assert [Path(path).name.split("-")[0] for _, path in renamed] == [
+        "status.json", "segment", "checkpoint.h5", "metrics.h5", "policy.h5", "status.json"
+    ]  # fmt: skip
+    for i, path in renamed:
+        of_file = [name for name, where in calls[:i] if where == f"{path}.tmp"]
+        assert of_file[-1] == "fsync"
+        assert "write" in of_file
+        assert calls[i + 1 : i + 3] == [["open", path.rpartition("/")[0]], ["fsync", path.rpartition("/")[0]]]
+
+
+# The disk
+
+
+def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start):
+    run(1, *ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as disk:
+        process = start(2, *ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER)
+        wait_for(lambda: rows_published(disk / "run") >= 6)
+        with open(disk / "theirs", "wb", buffering=0) as theirs:
+            while filled(theirs):
+                pass
+        saved = read(disk / "run/checkpoint.h5")[1]["generation"]
+        time.sleep(0.5)
+        kept = read_checkpoint(disk / "run/checkpoint.h5")  # sound
+        (disk / "theirs").unlink()
+        output, errors = process.communicate(timeout=100)
+        assert process.returncode == 0, errors
+        assert re.search(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes", output + errors)
+        assert kept.generation >= saved
+        assert_same_run(tmp_path / "straight", disk / "run")
+
+
+def filled(file) -> bool:
+    """Write until nothing fits; return whether something did."""
+    try:
+        return bool(file.write(bytes(1024)))
+    except OSError:
+        return False
+
+
+def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before_it(tmp_path):
+    arguments = [*ES, "--run-dir", tmp_path / "disk/run"]
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=400k", "tmpfs") as disk:
+        run(1, *arguments, "--budget.generations", 5)
+        before = science(disk / "run")
+        with open(disk / "theirs", "wb", buffering=0) as theirs:
+            while filled(theirs):
+                pass
+        done = run(2, *arguments, "--budget.generations", 12, code=None)
+        assert done.returncode == 74, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        assert re.search(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes", done.stdout + done.stderr)
+        assert read_checkpoint(disk / "run/checkpoint.h5").generation == 5
+        assert summary(disk / "run")["status"] != "complete"  # as it was
+        (disk / "theirs").unlink()
+        run(1, *arguments, "--budget.generations", 12)
+        for name, rows in science(disk / "run").items():
+            np.testing.assert_array_equal(rows[:5], before[name], err_msg=name)
+        assert len(rows) == 12
+
+
+def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path):
+    (tmp_path / "disk").mkdir()
+    with mounted(tmp_path / "ro", "--bind", tmp_path / "disk") as place:
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        done = run(2, *ES, "--budget.generations", 3, "--run-dir", place / "run", code=2)
+    assert done.stderr.count("no permission to write in") == 1
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "disk").iterdir())
+
+
+def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tmp_path, start):
+    process = start(2, *ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER)
+    wait_for(lambda: rows_published(tmp_path / "run") >= 2)
+    (tmp_path / "run").rename(tmp_path / "gone")
+    shutil.rmtree(tmp_path / "gone")
+    output, errors = process.communicate(timeout=100)
+    assert process.returncode == 74, errors
+    assert "Traceback" not in errors
+    assert "No such file or directory" in output + errors
+    assert not list(tmp_path.iterdir())
+
+
+# Readers, names, outputs
+
+
+def test_a_notebook_may_hold_the_files_open(tmp_path, start):
+    process = start(2, *ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER)
+    wait_for(lambda: rows_published(tmp_path / "run") >= 2)
+    with h5py.File(tmp_path / "run/metrics.h5", "r") as metrics, h5py.File(tmp_path / "run/checkpoint.h5", "r") as checkpoint:
+        seen = len(metrics["metrics/generation"])
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 0, errors
+        assert "fail" not in errors.lower()
+        assert metrics["metrics/generation"][:].tolist() == list(range(1, seen + 1))  # what was opened stays what it was
+        assert checkpoint.attrs["generation"] < 40
+    assert len(science(tmp_path / "run")["metrics/generation"]) == 40
+
+
+@pytest.mark.parametrize("name", ["läufe ü 中 $HOME; 'x' \"y\"", "x" * 200 + "/" + "y" * 200])
+def test_odd_paths(tmp_path, name, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    for generations in (2, 4):
+        done = run(2, *ES, "--budget.generations", generations, "--run-dir", tmp_path / name)
+        assert "Traceback" not in done.stderr
+    assert "resumed at generation 2" in done.stdout
+    assert summary(tmp_path / name)["status"] == "complete"
+    assert len(science(tmp_path / name)["metrics/generation"]) == 4
+
+
+def test_closed_output_does_not_stop_a_run(tmp_path):
+    arguments = [*CYCLIC, "--display.every_seconds", 0.01, "--budget.generations", 15, "--run-dir", tmp_path / "run"]
+    process = subprocess.Popen(
+        command(0, *arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    head = subprocess.Popen(["head", "-1"], stdin=process.stdout, stdout=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert head.communicate(timeout=100)[0].startswith("esac_mpi: esac on CyclicMDP-v0")
+    errors = process.stderr.read()
+    assert process.wait(timeout=100) == 0, errors
+    assert "Traceback" not in errors
+    assert summary(tmp_path / "run")["status"] == "complete"
+    assert "finished at generation 15" in (tmp_path / "run/log.txt").read_text()
+
+
+def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path):
+    """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it: nothing of ours is asked."""
+    arguments = [*ES, "--display.every_seconds", 0.01, "--budget.generations", 30, "--run-dir", tmp_path / "run"]
+    process = subprocess.Popen(
+        command(2, *arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert "Traceback" not in process.stderr.read()
+    process.wait(timeout=100)
+    wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
+    run(2, *arguments)
+    assert science(tmp_path / "run")["metrics/generation"].tolist() == list(range(1, 31))

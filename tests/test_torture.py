@@ -1,0 +1,69 @@
+"""The stress tools, in small: random kills, and configurations that make no sense."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT, environment
+
+sys.path.insert(0, str(ROOT / "tools"))
+import fuzz_config
+import torture
+
+
+def tool(name: str, *options: object) -> str:
+    """Return what a tool prints; it must end with 0."""
+    line = [sys.executable, str(ROOT / "tools" / f"{name}.py"), *map(str, options)]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_killed_at_random_moments_nothing_is_lost():
+    printed = tool("torture", "--kills", 20, "--seed", 3)
+    table, _, rest = printed.partition("\n20 kills in ")
+    hits = np.array([line.split()[-3:] for line in table.splitlines()[1:]], int)
+    assert hits.sum() == 20
+    assert (hits.sum(axis=0) > 0).all()  # rank 0, another rank, everything
+    assert "0 committed rows lost" in rest
+    assert float(re.search(r"slowest end .*: ([\d.]+) s", rest)[1]) < 10
+
+
+def test_torture_sees_what_differs():
+    straight = {"metrics/sigma": np.array([0.1, 0.2, 0.3]), "theta_sha256": np.array("ab"), "metrics/nan": np.full(3, np.nan)}
+    torture.compare(straight, straight, whole=True)
+    torture.compare({"metrics/sigma": straight["metrics/sigma"][:2]}, straight, whole=False)
+    for wrong in (
+        {**straight, "metrics/sigma": np.array([0.1, 0.2, np.nextafter(0.3, 1)])},
+        {**straight, "metrics/sigma": straight["metrics/sigma"][:2]},
+        {**straight, "theta_sha256": np.array("ac")},
+        {"metrics/sigma": straight["metrics/sigma"]},
+    ):
+        with pytest.raises(torture.Broken):
+            torture.compare(wrong, straight, whole=True)
+    with pytest.raises(torture.Broken):
+        torture.compare({"metrics/sigma": np.array([0.2])}, straight, whole=False)
+
+
+def test_configurations_that_make_no_sense_give_one_message():
+    printed = tool("fuzz_config", "--count", 200, "--run", 6)
+    assert "200 configurations, 6 runs: 0 wrong answers" in printed
+    counts = {name: int(count) for name, count in re.findall(r"(\w+): (\d+)", printed)}
+    assert counts["accepted"] > 30
+    assert counts["ConfigError"] > 30
+
+
+def test_fuzzing_sees_a_wrong_answer(monkeypatch):
+    def crash(_line):
+        raise OverflowError("int too large")
+
+    def silent(_line):
+        raise SystemExit(2)
+
+    for load, answer in ((crash, "crash"), (silent, "parser")):
+        monkeypatch.setattr(fuzz_config.config, "load", load)
+        found, problem = fuzz_config.verdict("0")
+        assert found == answer
+        assert problem.startswith("0: [")
