@@ -14,7 +14,9 @@ import sys
 import time
 import traceback
 
-from esac_mpi import check, comm, config, job, log, rollout, train
+from esac_mpi import check, comm, config, job, learners, log, rollout, train
+
+LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
 
 
 def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
@@ -55,9 +57,15 @@ def main(argv: list[str]) -> int:
         if world.rank == 0:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.FAILED
+    except learners.LearnerNotFinite as error:  # rank 0 alone raises this
+        told = ", ".join([str(error), *getattr(error, "__notes__", [])])
+        print(f"esac_mpi: {told}; the last checkpoint stands", file=sys.stderr, flush=True)
+        time.sleep(LAST_WORDS)
+        world.abort(job.FAILED)
+        raise
     except BaseException:
         print(f"esac_mpi: rank {world.rank} on {platform.node()} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
-        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
+        time.sleep(LAST_WORDS)
         world.abort(job.FAILED)
         raise
     finally:

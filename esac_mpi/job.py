@@ -59,7 +59,7 @@ class Job:
     unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: list[float] = field(default_factory=list)  # of the generations since the start [s]
-    saving: list[float] = field(default_factory=list)  # of the checkpoints since the start [s]
+    saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
 
     @property
     def algorithm(self) -> Any:
@@ -111,12 +111,12 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
 
 def save(job: Job, status: str, final: rollout.Best | None = None) -> bool:
     """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
-    run, start = job.run, job.world.clock()
+    run = job.run
     assert run is not None
     arrays, pending = state.arrays(job.state), put_together(job.unevaluated)
     if not saved(lambda: run.checkpoint(job.state.generation, arrays, learner_arrays(job), replay(job), pending)):
         return False
-    job.saving.append(job.world.clock() - start)
+    job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
     return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
 
 

@@ -171,7 +171,7 @@ def restore(job: Job) -> None:
 
 def take_up(job: Job, run: "Run") -> None:
     """Say on disk that the run goes on. Rank 0 only."""
-    run.write_config()
+    saved(run.write_config)
     saved(lambda: run.status("running", job.state.generation, **results(job)))
     if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
         saved(lambda: save_policy(job, job.state.best))

@@ -84,7 +84,8 @@ def go_on(job: Job) -> None:
             now = world.clock()
             timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
             timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
-            timing.update(seconds_checkpoint=sum(job.saving[saved_before:]))
+            seconds, size = np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
+            timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)
             add_row(job, row, timing)
             job.run.beat()
@@ -103,7 +104,7 @@ def keep_time(job: Job) -> None:
     if limit:
         world.watchdog.silence_limit = max(limit, SILENCE * float(np.median(job.seconds or [0.0])))
     if math.isfinite(job.deadline):
-        last = job.deadline - 3 * max(job.saving, default=0.0)
+        last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
         world.stop.give_up_at(last)
         if world.clock() + 2 * max(job.seconds, default=0.0) > last:
             world.stop.wished = True
@@ -182,6 +183,7 @@ def finish(job: Job) -> int:
         written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
         if not save(job, status, final) or not written:
             code = UNSAVED
+            fail(job)
         if job.display:
             job.display.close()
         say_end(job, code, best, final)

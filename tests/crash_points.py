@@ -78,7 +78,7 @@ def check(path: Path) -> tuple[str, str]:
     Raises AssertionError, and whatever reading raises, if that is not one whole state, or cannot be gone on from.
     """
     opened = Run.open(path)
-    rows = len(opened.history["metrics/generation"])
+    rows = len(opened.columns["metrics/generation"])
     said = (opened.status["status"], opened.status["generation"])
     previous = read_checkpoint(path / "checkpoint_prev.h5").generation
     run = begin(path)

@@ -469,7 +469,7 @@ def test_pending_in_the_first_generation(tmp_path):
     assert again.history == {}
     grow(again, 0, 2)
     again.checkpoint(2, state(2), {})
-    assert Run.open(tmp_path).history["metrics/generation"].tolist() == [0, 1]
+    assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [0, 1]
     again.close()
 
 
@@ -893,7 +893,7 @@ def test_open_reads_what_is_there(tmp_path):
     run = begin(tmp_path, replace(CONFIG, seed=3))
     early = Run.open(tmp_path)
     assert early.config.seed == 3
-    assert early.history == {}
+    assert early.columns == {}
     assert early.status["status"] == "running"
     grow(run, 0, 2)
     run.checkpoint(2, state(2), {})

@@ -13,6 +13,10 @@ class NoDevice(Exception):
     """The device that the configuration names is not there."""
 
 
+class LearnerNotFinite(Exception):
+    """A learner's parameters, losses or actions are no longer finite: it has nothing more to give."""
+
+
 LEARNERS = {"sac": "SAC"}  # file here -> its class
 
 

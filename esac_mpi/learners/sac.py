@@ -22,7 +22,7 @@ import torch
 
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, UnstablePhysics
-from esac_mpi.learners import NoDevice
+from esac_mpi.learners import LearnerNotFinite, NoDevice
 from esac_mpi.learners.network import Adam, Network, assign, forward
 from esac_mpi.learners.phase import Phase
 from esac_mpi.learners.replay import Held, Replay
@@ -31,10 +31,6 @@ from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Layout
 
 LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19  # which network initial weights are drawn for
-
-
-class LearnerNotFinite(Exception):
-    """The learner's parameters, losses or actions are no longer finite; the message says which."""
 
 
 class Streams(NamedTuple):
