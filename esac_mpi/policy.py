@@ -81,10 +81,6 @@ class Normaliser:
         """Return [mean, std], float32 [2, observation]."""
         return np.stack([self.mean, self.std])
 
-    def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Return the standardised observation, float32 [observation]."""
-        return np.clip((observation - self.mean) / self.std, -5.0, 5.0)
-
 
 class Policy:
     """A deterministic policy: observation [observation] in, action [action] in the task's bounds out."""
@@ -103,38 +99,28 @@ class Policy:
         self.output = output
         self.low, self.high = np.asarray(low, np.float32), np.asarray(high, np.float32)  # [action] bounds of the task
         self.normaliser = normaliser
-        self.theta = np.zeros(layout.d, np.float32)  # write to it, then load()
+        self.theta = np.zeros(layout.d, np.float32)  # write to it, then refresh()
         self._network = kernels.Perceptron(layout.sizes, activation, output, self.low, self.high)
-        self._centre = (self.high + self.low) / 2
-        self._half = (self.high - self.low) / 2
         self._blank = np.zeros(layout.sizes[-1], np.float32)  # copying it is the fastest way to a fresh array
 
     def set(self, theta: np.ndarray) -> "Policy":
         """Copy theta [d] into the policy; return the policy."""
         self.theta[:] = theta
-        return self.load()
+        return self.refresh()
 
-    def load(self) -> "Policy":
+    def refresh(self) -> "Policy":
         """Act by what was written to `policy.theta` from now on; return the policy."""
         self._network.load(self.theta)
         return self
 
-    def squashed(self, observation: np.ndarray) -> np.ndarray:
-        """Return the action in [-1, 1], float32 [action]."""
-        return self._forward(observation, False)
-
-    def scaled(self, action: np.ndarray) -> np.ndarray:
-        """Map an action from [-1, 1] to the task's bounds, float32 [action]."""
-        return self._centre + self._half * action
-
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Return the action in the task's bounds, float32 [action]."""
-        return self._forward(observation, True)
+        """Return the action in the task's bounds, float32 [action], for an observation, float32 or float64 [observation].
 
-    def _forward(self, observation: np.ndarray, scale: bool) -> np.ndarray:
+        Raises ValueError for anything else.
+        """
         action, normaliser = self._blank.copy(), self.normaliser
         if normaliser is None:
-            self._network.act(observation, action, scale, None, None)
+            self._network.act(observation, action, True, None, None)
         else:
-            self._network.act(observation, action, scale, normaliser.mean, normaliser.std)
+            self._network.act(observation, action, True, normaliser.mean, normaliser.std)
         return action

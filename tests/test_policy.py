@@ -57,9 +57,9 @@ def test_actions_are_scaled_to_the_bounds():
 
 def test_observations_are_normalised_and_clipped():
     normaliser = Normaliser(np.array([1.0, 0.0], np.float32), np.array([2.0, 0.001], np.float32))
-    np.testing.assert_array_equal(normaliser(np.array([5.0, -3.0], np.float32)), [2.0, -5.0])
     plain, normalised = make(), make(normaliser=normaliser)
-    np.testing.assert_array_equal(normalised(np.array([5.0, -3.0], np.float32)).copy(), plain(np.array([2.0, -5.0], np.float32)))
+    # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
+    np.testing.assert_array_equal(normalised(np.array([5.0, -3.0], np.float32)), plain(np.array([2.0, -5.0], np.float32)))
 
 
 def test_a_policy_keeps_its_own_copy_of_theta():
@@ -89,10 +89,10 @@ def test_a_wrong_theta_is_refused_naming_the_shape():
         LAYOUT.views(np.zeros(9))
 
 
-def test_written_weights_count_after_load():
+def test_written_weights_count_after_refresh():
     policy = make(output="clip")
     policy.theta[-1] = 1.0
-    assert policy.load()(np.array([1.0, 2.0])) == np.float32(0.125)
+    assert policy.refresh()(np.array([1.0, 2.0])) == np.float32(0.125)
     policy.theta[-1] = 0.5
     assert policy.set(policy.theta)(np.array([1.0, 2.0])) == np.float32(-0.375)
 
@@ -103,12 +103,6 @@ def test_an_action_may_be_kept():
     kept = first.copy()
     assert policy(np.array([-3.0, 1.0])) != kept
     np.testing.assert_array_equal(first, kept)
-
-
-def test_squashed_then_scaled_is_the_action():
-    policy = make(low=-0.5, high=2.0)
-    x = np.array([1.0, 2.0], np.float32)
-    np.testing.assert_array_equal(policy.scaled(policy.squashed(x)), policy(x))
 
 
 SIZES = [(1, 1), (3, 2), (5, 7, 3), (2, 1, 1), (17, 33, 65, 6), (9, 64, 64, 17), (1, 16, 17, 15, 1), (40, 31, 16)]
@@ -159,7 +153,7 @@ def test_the_forward_pass_in_float64(sizes, activation, output, normalised):
     views = [v.astype(np.float64) for v in policy.layout.views(policy.theta)]
     for _ in range(3):
         observation = random.standard_normal(sizes[0]).astype(np.float32)
-        x = normaliser(observation) if normaliser else observation
+        x = np.clip((observation - 0.1) / 0.4, -5, 5) if normaliser else observation
         for i, _ in enumerate(pairwise(sizes)):
             x = views[2 * i] @ ((np.maximum(x, 0) if activation == "relu" else np.tanh(x)) if i else x) + views[2 * i + 1]
         squashed = np.tanh(x) if output == "tanh" else np.clip(x, -1, 1)

@@ -1,0 +1,87 @@
+"""A policy taken home: policy.h5 read back, ready to act. Needs numpy and h5py alone."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import policy
+from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.record import POLICY
+from esac_mpi.record.errors import Unreadable
+from esac_mpi.record.files import read
+
+NEEDED = {"sizes", "activation", "output", "low", "high", "task", "policy", "generation", "episodic_return"}
+KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}
+
+
+class Policy(policy.Policy):
+    """A policy from a file: `Policy.load(path)`. It acts, and says what it is.
+
+    path: its file. task: the id of the task it was trained on. kind: theta_es, or sac for the SAC mean. generation: which one
+    made it. episodic_return: mean of the evaluation that chose it. versions: what it was trained with.
+    """
+
+    def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
+        layout = Layout(tuple(int(size) for size in about["sizes"]))
+        _check(layout, theta, about)
+        standard = [np.asarray(about[name], np.float32) for name in ("normaliser_mean", "normaliser_std") if name in about]
+        normaliser = Normaliser(*standard) if standard else None
+        super().__init__(layout, about["activation"], about["output"], about["low"], about["high"], normaliser)
+        self.set(theta)
+        self.path, self.task, self.kind = path, str(about["task"]), str(about["policy"])
+        self.generation, self.episodic_return = int(about["generation"]), float(about["episodic_return"])
+        self.versions = str(about.get("versions", ""))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Policy":
+        """Read a policy.h5, or the one in a run directory. Raises Unreadable, saying what is wrong with it."""
+        path = Path(path)
+        if path.is_dir():
+            path = path / POLICY
+            if not path.exists():
+                raise Unreadable(f"{path.parent}: no {POLICY} in it; a run writes one at its first evaluation")
+        arrays, about = read(path)
+        if missing := sorted(NEEDED - about.keys() | {"theta"} - arrays.keys()):
+            raise Unreadable(f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}")
+        try:
+            return cls(path, arrays["theta"], about)
+        except (TypeError, ValueError) as error:
+            raise Unreadable(f"{path}: not a policy that fits together: {error}") from error
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Return the action in the task's bounds, float32 [action], or one a row, [m, action], for observations [m, observation].
+
+        A row gets the bits that it gets alone. Raises ValueError for anything but float32 or float64 [observation] or
+        [m, observation].
+        """
+        observation, size = np.asarray(observation), self.layout.sizes[0]
+        if observation.ndim not in (1, 2) or observation.shape[-1] != size or observation.dtype not in (np.float32, np.float64):
+            got = f"{observation.dtype} {list(observation.shape)}"
+            raise ValueError(f"the observation must be float32 or float64 [{size}], or [m, {size}] for many; got {got}")
+        if observation.ndim == 1:
+            return super().__call__(observation)
+        actions = np.zeros((len(observation), self.layout.sizes[-1]), np.float32)
+        for action, row in zip(actions, observation, strict=True):
+            action[:] = super().__call__(row)
+        return actions
+
+    def __repr__(self) -> str:
+        shape = "-".join(map(str, self.layout.sizes))
+        made = f"{self.kind} of generation {self.generation}"
+        return f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} {self.activation} {self.output})"
+
+
+def _check(layout: Layout, theta: np.ndarray, about: Mapping[str, Any]) -> None:
+    """Raise ValueError for a part of another kind or shape."""
+    layout.views(theta)
+    for name, known in KINDS.items():
+        if about[name] not in known:
+            raise ValueError(f"{name} must be {' or '.join(known)}, got {about[name]}")
+    observation, action = layout.sizes[0], layout.sizes[-1]
+    sizes = {"low": action, "high": action, "normaliser_mean": observation, "normaliser_std": observation}
+    for name, size in sizes.items():
+        if name in about and np.shape(about[name]) != (size,):
+            raise ValueError(f"{name} must be [{size}], got {list(np.shape(about[name]))}")
