@@ -149,7 +149,7 @@ def evaluate(
         start = world.clock()
         for block, part in noise.blocks(params.layout.d):
             policy.theta[part] = evolution.mutated(parent(slot)[part], params.mutation.epsilon(k, slot, block, part), sign, sigma)
-        policy.load()
+        policy.refresh()
         made = world.clock()
         sums, total, length, unstable = np.zeros((3, size)), 0.0, 0, 0
 
