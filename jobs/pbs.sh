@@ -1,0 +1,54 @@
+#!/bin/bash
+# One run as a PBS job. Before its walltime the run saves its state and ends, and the job submits this script again, until the
+# run is complete. PBS gives no warning before the walltime: it is --max-hours that stops the run in time.
+# Edit the three places marked <-, then, in the directory that holds .venv, configs and runs: qsub jobs/pbs.sh
+# Resources belong here: those on the command line of qsub are lost when the script is submitted again.
+# Output: the run directory $RUN, and esac.o<job>.
+
+#PBS -l select=2:ncpus=32:mpiprocs=32:ompthreads=1                      # <- 1. ranks, one per core; time; LAUNCH and HOURS below
+#PBS -l walltime=12:00:00
+#PBS -N esac
+#PBS -j oe
+#PBS -r y
+
+: "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
+: "${RUN:=runs/halfcheetah-seed0}"                                      # <- 3. the run: its directory,
+: "${OPTIONS:=configs/esac/halfcheetah.toml --seed 0}"                  #       its configuration and options
+: "${LAUNCH:=mpiexec -n 64}"                                            # all processes of the select line
+: "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
+: "${PROGRAM:=python -m esac_mpi}"
+: "${ROUND:=0}" "${ROUNDS:=50}"                                         # times that it may submit itself again
+: "${SCRIPT:=jobs/pbs.sh}"
+export VENV RUN OPTIONS LAUNCH HOURS STOP PROGRAM ROUND ROUNDS SCRIPT
+KEEP=VENV,RUN,OPTIONS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,SCRIPT
+
+cd "$PBS_O_WORKDIR" || exit 1
+. "$VENV/bin/activate" || exit 1
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
+
+# The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
+pid='' told=''
+case $(${LAUNCH%% *} --version 2>&1) in
+    *"Open MPI"*) term() { kill -USR1 $pid; sleep 2; kill -USR1 $pid; } ;;
+    *) term() { kill -TERM $pid; } ;;
+esac
+trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the generation, save, stop
+trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s
+
+before=$(cat "$RUN/status.json" 2>/dev/null)
+$LAUNCH $PROGRAM $OPTIONS $STOP --run-dir "$RUN" &
+pid=$!
+while kill -0 $pid 2>/dev/null; do wait $pid; done
+wait $pid
+code=$?
+
+# status.json tells how it ended; exit codes do not pass every launcher. A run that died leaves "running" there.
+after=$(cat "$RUN/status.json" 2>/dev/null)
+status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
+echo "$(date): round $ROUND, exit code $code, status ${status:-none}"
+case $status in complete) exit 0 ;; failed) exit $((code ? code : 1)) ;; esac
+again=no
+[ "$after" != "$before" ] && again=yes                                  # it had begun, and was stopped or died
+[ "$told" ] && [ $SECONDS -lt "$(awk "BEGIN { print int(3600 * $HOURS) }")" ] && again=no   # qdel
+[ $again = yes ] && [ "$ROUND" -lt "$ROUNDS" ] && ROUND=$((ROUND + 1)) qsub -v "$KEEP" "$SCRIPT" && exit 0
+exit $((code ? code : 1))

@@ -1,0 +1,223 @@
+"""A Slurm of two virtual nodes on this machine, for one test: private munge key, loopback only, no root.
+
+`prepare.sh` unpacks the programs. Each daemon is a child of the test, and whatever the cluster has started carries the path
+of its slurm.conf in its environment, so that `down` finds all of it.
+"""
+
+import ctypes
+import getpass
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+CONF = """
+ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={work}/munge
+CredType=cred/munge
+PluginDir={plugins}
+MailProg=/bin/true
+StateSaveLocation={work}/state
+SlurmdSpoolDir={work}/spool-%n
+SlurmctldPidFile={work}/slurmctld.pid
+SlurmdPidFile={work}/slurmd-%n.pid
+TmpFS={work}/tmp-%n
+SlurmdParameters=config_overrides
+SlurmdTimeout=5
+FirstJobId={first}
+KillWait=5
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1
+ReturnToService=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+MpiDefault=pmi2
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
+PartitionName=main Nodes=n1,n2 Default=YES PriorityTier=1
+PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=20
+PartitionName=urgent Nodes=n1,n2 PriorityTier=100 PreemptMode=OFF
+"""
+NODES = ("n1", "n2")
+ROOT = Path(__file__).parents[2]
+
+
+class Cluster:
+    """Slurm's daemons and commands.
+
+    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs. environment: what a
+    process needs to be a client.
+    """
+
+    def __init__(self, software: Path, work: Path) -> None:
+        self.work, self.sbin = work, software / "usr/sbin"
+        self.plugins = next(software.glob("usr/lib/*/slurm-wlm"))
+        system = self.plugins.parent.name
+        libraries = [self.plugins, software / "usr/lib" / system, software / "lib" / system]
+        self.environment = {
+            "SLURM_CONF": str(work / "slurm.conf"),
+            "PATH": f"{software / 'usr/bin'}:{self.sbin}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": ":".join(map(str, [*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")])).strip(":"),
+        }
+        self.daemons: dict[str, subprocess.Popen] = {}
+
+    def up(self) -> None:
+        """Start munge, the controller and the nodes; return when jobs can begin. Raises RuntimeError with the logs."""
+        (self.work / "state").mkdir()
+        (self.work / "key").write_bytes(os.urandom(128))
+        (self.work / "key").chmod(0o600)
+        for node in NODES:
+            (self.work / f"tmp-{node}").mkdir()
+            (self.work / f"spool-{node}").mkdir()
+        (self.work / "slurm.conf").write_text(self._configuration())
+        files = [f"--{kind}-file={self.work / 'munge'}.{kind}" for kind in ("pid", "seed", "log")]
+        self._start(
+            "munged", "--foreground", "--force", f"--socket={self.work / 'munge'}", f"--key-file={self.work / 'key'}", *files
+        )
+        self._wait((self.work / "munge").exists)
+        self._start("slurmctld", "-D", "-c")
+        for node in NODES:
+            self.start_node(node)
+        self._wait(lambda: self.run("sinfo", "-h", "-p", "main", "-o", "%T", check=False).strip() == "idle")
+
+    def down(self) -> None:
+        """End everything that the cluster has started."""
+        while self.processes():
+            self.kill()
+        for daemon in self.daemons.values():
+            daemon.wait()
+
+    def processes(self, *more: str) -> list[int]:
+        """Return the processes of the cluster, those of one node or job with `more` entries of their environments."""
+        wanted = [f"SLURM_CONF={self.work / 'slurm.conf'}", *more]
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                entries = entry.read_bytes().split(b"\0")
+            except OSError:  # ended, or another user's
+                continue
+            if all(text.encode() in entries for text in wanted):
+                found.append(int(entry.parent.name))
+        return found
+
+    def kill(self, *more: str) -> None:
+        """Send SIGKILL to the processes of the cluster, or of a part of it as in `processes`."""
+        for process in self.processes(*more):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def start_node(self, node: str) -> None:
+        """Start a node's daemon."""
+        self._start("slurmd", "-D", "-N", node, "-d", str(self._program("slurmstepd")), name=node)
+
+    def kill_node(self, node: str) -> None:
+        """Kill a node's daemon and all that runs there, as a loss of power would; it comes back with an empty spool."""
+        self.daemons[node].kill()
+        self.daemons[node].wait()
+        self.kill(f"SLURMD_NODENAME={node}")
+        shutil.rmtree(self.work / f"spool-{node}")
+        (self.work / f"spool-{node}").mkdir()
+
+    def run(self, *command: object, check: bool = True, **environment: str) -> str:
+        """Run one of Slurm's commands where the configurations are; return what it prints."""
+        line, seen = [str(word) for word in command], {**os.environ, **self.environment, **environment}
+        done = subprocess.run(line, env=seen, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        assert not check or done.returncode == 0, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def submit(self, script: Path, *options: object, **environment: str) -> str:
+        """Submit a job script; return the job's id."""
+        return self.run("sbatch", "--parsable", *options, script, **environment).strip()
+
+    def job(self, job: str) -> dict[str, str]:
+        """Return what Slurm knows of a job: JobState, Restarts, ExitCode and others."""
+        return dict(re.findall(r"(\w+)=(\S*)", self.run("scontrol", "show", "job", "-o", job)))
+
+    def begin_again(self, job: str) -> None:
+        """Let a requeued job start now instead of in two minutes, as soon as nothing of its last round can harm the next.
+
+        An old step removes sockets of the new one's name, and credentials of the second of the requeue are revoked.
+        """
+        self.wait_for_steps()
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+
+    def wait_for_steps(self) -> None:
+        """Return when no job has a process left."""
+        self._wait(lambda: not any(_name(process).startswith("slurmstepd") for process in self.processes()))
+
+    def logs(self) -> str:
+        """Return what the daemons said."""
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')}" for file in sorted(self.work.glob("*.out")))
+
+    def _configuration(self) -> str:
+        host, first = socket.gethostname().split(".")[0], random.randrange(10**6, 6 * 10**7)
+        user, ports = getpass.getuser(), _free_ports(3)
+        return CONF.format(host=host, user=user, ports=ports, work=self.work, plugins=self.plugins, first=first)
+
+    def _program(self, name: str) -> Path:
+        return next(path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists())
+
+    def _start(self, program: str, *arguments: str, name: str = "") -> None:
+        name = name or program
+        with open(self.work / f"{name}.out", "ab") as output:
+            self.daemons[name] = subprocess.Popen(
+                [self._program(program), *arguments],
+                env={**os.environ, **self.environment, **({"SLURMD_NODENAME": name} if name in NODES else {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=_end_with_parent,
+            )
+
+    def _wait(self, condition) -> None:
+        if not _first(condition, 30.0):
+            raise RuntimeError(f"the test's Slurm does not do what it should\n{self.logs()}")
+
+
+def _first(condition, seconds: float) -> bool:
+    """Return whether `condition` became true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _name(process: int) -> str:
+    """Return the name under which a process runs; empty where it has ended."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text()
+    except OSError:
+        return ""
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this daemon when the test is killed; leave no core files."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [taken.getsockname()[1] for taken in sockets]
+    for taken in sockets:
+        taken.close()
+    return ports

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Unpack a Slurm for tests/test_jobs.py into the directory named (.venv/slurm): Debian or Ubuntu packages, 4 MB, some seconds.
+# Nothing is installed and root is not needed. Where it cannot be done it says why and exits 1, and those tests are skipped.
+set -e
+into=${1:-.venv/slurm}
+[ -e "$into/ready" ] && exit 0
+for tool in apt-get apt-cache dpkg timeout; do
+    command -v $tool >/dev/null || { echo "no Slurm for the tests: no $tool here"; exit 1; }
+done
+rm -rf "$into" && mkdir -p "$into/packages/partial" "$into/lists/partial"
+cd "$into"
+trap 'rm -rf packages lists' EXIT
+
+# the machine's own package lists if they serve, else lists of our own
+apt() { tool=$1; shift; timeout 120 $tool -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Debug::NoLocking=1 "$@"; }
+wanted="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge"
+fetch() {
+    # with the shared libraries that these need; a machine without X or a scheduler has few of them
+    libraries=$(apt apt-cache "$@" depends $wanted | sed -n 's/^ *Depends: \(lib[a-z0-9.+-]*\)$/\1/p' | grep -v '^libc6$' | sort -u)
+    (cd packages && apt apt-get -o APT::Sandbox::User=root "$@" download $wanted $libraries)
+}
+if ! fetch >log 2>&1; then
+    own="-o Dir::State::lists=$PWD/lists -o Dir::Cache=$PWD/packages"
+    if ! { apt apt-get -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any $own update && fetch $own; } >>log 2>&1; then
+        echo "no Slurm for the tests: its packages cannot be fetched; $into/log ends with: $(tail -n 1 log)"
+        exit 1
+    fi
+fi
+for package in packages/*.deb; do dpkg -x "$package" . ; done
+rm -rf usr/share etc log
+touch ready

@@ -1,0 +1,410 @@
+"""The shipped job scripts, shortened by variables: in a real Slurm of two virtual nodes, and under a stand-in for PBS.
+
+Where Slurm cannot be unpacked (tests/slurm/prepare.sh says why) its tests are skipped; the decisions of the scripts are tested
+with stand-ins everywhere.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SMALL, environment, run
+from slurm.cluster import Cluster
+from test_run import assert_same_run, summary, wait_for
+
+JOBS = ROOT / "jobs"
+SCRIPTS = sorted(JOBS.iterdir())
+SOFTWARE = ROOT / ".venv/slurm"
+GENERATIONS = 30
+CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
+TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "--checkpoint.every_generations", 2]
+RUN = ["--algorithm", "esac", *SMALL, *TASK]
+SRUN, MPIRUN = "srun -K1 --mpi=pmi2", "mpirun -n 3"
+
+needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The run that every job below must equal, made without a scheduler."""
+    path = tmp_path_factory.mktemp("straight") / "run"
+    run(0, ROOT / CONFIG, *RUN, "--run-dir", path)
+    return path
+
+
+@pytest.fixture
+def cluster():
+    """A Slurm for one test; nothing of it is left afterwards. Its path is short: sockets have names of 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp") as work:
+        slurm = Cluster(SOFTWARE, Path(work))
+        try:
+            slurm.up()
+            yield slurm
+        finally:
+            slurm.down()
+            print(slurm.logs())
+        assert slurm.processes() == []
+
+
+class Job:
+    """A job script's run in a test: its settings, and what its run directory and its output say."""
+
+    def __init__(self, path: Path, **settings: str) -> None:
+        self.run, self.slow, self.out = path / "run", path / "slow", path / "out"
+        self.slow.write_text("0.1")
+        self.settings = {
+            "PYTHONPATH": environment()["PYTHONPATH"],
+            "VENV": sys.prefix,
+            "RUN": str(self.run),
+            "OPTIONS": shlex.join(map(str, [CONFIG, *RUN])),
+            "SLOW": str(self.slow),
+            **settings,
+        }
+
+    @property
+    def status(self) -> dict:
+        path = self.run / "status.json"
+        return json.loads(path.read_text()) if path.exists() else {"status": None, "generation": 0}
+
+    def wait_until_under_way(self) -> None:
+        """Return when the run has saved some generations; it cannot end before `hurry`."""
+        wait_for(lambda: self.status["generation"] >= 2, 90)
+
+    def hurry(self) -> None:
+        self.slow.unlink()
+
+    def assert_saved_midway(self) -> None:
+        assert self.status["status"] == "requeue"
+        assert 2 <= self.status["generation"] < GENERATIONS
+
+    def said(self) -> list[tuple[str, ...]]:
+        """Return (round, exit code, status) of every round."""
+        return re.findall(r"round (\d+), exit code (\d+), status (\w+)", self.out.read_text())
+
+
+def submit(cluster: Cluster, job: Job, script: str, *options: object) -> str:
+    """Submit a shipped script for three ranks on two nodes; return the job's id."""
+    size = ("--ntasks=3", "--nodes=2", "--gpus=0") if script == "slurm.sbatch" else ("--ntasks=3", "--gpus=0")
+    return cluster.submit(JOBS / script, *size, f"--output={job.out}", "--time=60", *options, **job.settings)
+
+
+def wait_for_state(cluster: Cluster, job: str, state: str) -> None:
+    """Return when the job is in that state. Fails if it ends in another."""
+    ended = {state, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
+    wait_for(lambda: cluster.job(job)["JobState"] in ended, 90)
+    assert cluster.job(job)["JobState"] == state
+
+
+def finish(cluster: Cluster, job: Job, number: str) -> None:
+    """Let a requeued job begin again and run to its end, unwarned."""
+    job.hurry()
+    cluster.run("scontrol", "update", f"JobId={number}", "TimeLimit=60")
+    cluster.begin_again(number)
+    wait_for_state(cluster, number, "COMPLETED")
+    assert cluster.job(number)["Restarts"] == "1"
+
+
+@needs_slurm
+@pytest.mark.parametrize(("script", "launch"), [("slurm.sbatch", SRUN), ("slurm-gpu.sbatch", MPIRUN)])
+def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, straight, tmp_path, script, launch):
+    job = Job(tmp_path, LAUNCH=launch)
+    job.slow.write_text("0.3")  # Slurm looks at limits every half minute
+    limit = ("--time=1", "--signal=B:USR1@57") if launch == SRUN else ()
+    number = submit(cluster, job, script, *limit)
+    job.wait_until_under_way()
+    if not limit:
+        cluster.run("scancel", "--batch", "--signal=USR1", number)
+    wait_for_state(cluster, number, "PENDING")
+    job.assert_saved_midway()
+    finish(cluster, job, number)
+    assert_same_run(straight, job.run)
+
+
+@needs_slurm
+def test_a_cancelled_job_is_saved_stays_cancelled_and_can_be_submitted_again(cluster, straight, tmp_path):
+    job = Job(tmp_path, LAUNCH=SRUN)
+    number = submit(cluster, job, "slurm.sbatch")
+    job.wait_until_under_way()
+    cluster.run("scancel", number)
+    wait_for_state(cluster, number, "CANCELLED")
+    cluster.wait_for_steps()
+    job.assert_saved_midway()
+    assert cluster.job(number)["JobState"] == "CANCELLED"
+    assert cluster.job(number)["Restarts"] == "0"
+    job.hurry()
+    wait_for_state(cluster, submit(cluster, job, "slurm.sbatch", "--ntasks=2"), "COMPLETED")
+    assert_same_run(straight, job.run)
+
+
+@needs_slurm
+def test_a_preempted_job_saves_within_its_grace_and_goes_on_afterwards(cluster, straight, tmp_path):
+    job = Job(tmp_path, LAUNCH=SRUN)
+    number = submit(cluster, job, "slurm.sbatch", "--partition=low")
+    job.wait_until_under_way()
+    urgent = cluster.run("sbatch", "--parsable", "--partition=urgent", "--ntasks=8", "--output=/dev/null", "--wrap=true").strip()
+    wait_for_state(cluster, number, "PENDING")
+    job.assert_saved_midway()
+    wait_for_state(cluster, urgent, "COMPLETED")
+    finish(cluster, job, number)
+    assert_same_run(straight, job.run)
+
+
+@needs_slurm
+def test_a_lost_node_is_survived(cluster, straight, tmp_path):
+    job = Job(tmp_path, LAUNCH=SRUN)
+    number = submit(cluster, job, "slurm.sbatch")
+    job.wait_until_under_way()
+    cluster.kill_node("n1")  # with rank 0, srun and the script
+    cluster.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost")  # by itself Slurm sees it in half a minute
+    assert job.status["status"] == "running"
+    wait_for_state(cluster, number, "PENDING")  # Slurm does that by itself
+    cluster.start_node("n1")
+    finish(cluster, job, number)
+    assert "resumed at generation" in job.out.read_text()
+    assert_same_run(straight, job.run)
+
+
+@needs_slurm
+def test_killed_ranks_are_survived(cluster, straight, tmp_path):
+    job = Job(tmp_path, LAUNCH=SRUN)
+    number = submit(cluster, job, "slurm.sbatch", "--nodes=1", "--ntasks=2")
+    job.wait_until_under_way()
+    cluster.kill("SLURM_STEP_ID=0")  # the ranks, not the script
+    wait_for_state(cluster, number, "PENDING")  # the script does that
+    assert job.status["status"] == "running"
+    finish(cluster, job, number)
+    assert_same_run(straight, job.run)
+
+
+@needs_slurm
+def test_an_array_requeues_the_one_element_that_was_stopped(cluster, straight, tmp_path):
+    job = Job(tmp_path, LAUNCH=SRUN, TASKS="cyclic-mdp", SEEDS="2", RUNS=str(tmp_path))
+    job.run, job.settings["OPTIONS"] = tmp_path / "cyclic-mdp-seed0", shlex.join(map(str, RUN))
+    array = submit(cluster, job, "slurm-array.sbatch", "--array=0-1", "--ntasks=2", f"--output={tmp_path}/out%a")
+    job.wait_until_under_way()
+    cluster.run("scancel", "--batch", "--signal=USR1", f"{array}_0")
+    wait_for_state(cluster, f"{array}_0", "PENDING")
+    job.assert_saved_midway()
+    finish(cluster, job, f"{array}_0")
+    wait_for_state(cluster, f"{array}_1", "COMPLETED")
+    assert cluster.job(f"{array}_1")["Restarts"] == "0"
+    other = summary(tmp_path / "cyclic-mdp-seed1")
+    assert (other["status"], other["seed"], other["generation"]) == ("complete", 1, GENERATIONS)
+    assert_same_run(straight, job.run)
+
+
+@needs_slurm
+def test_scaling_makes_the_same_run_on_1_2_and_4_ranks(cluster, tmp_path):
+    job = Job(tmp_path, LAUNCH=SRUN, RUNS=str(tmp_path))
+    job.hurry()
+    options = ["--algorithm", "es", "--task.id", "CyclicMDP-v0", "--budget.generations", "3", "--policy.hidden", "8", "8"]
+    job.settings["OPTIONS"] = shlex.join(options)
+    number = submit(cluster, job, "scaling.sbatch", "--nodes=1", "--ntasks=4")
+    wait_for_state(cluster, number, "COMPLETED")
+    found = [summary(tmp_path / f"ranks{ranks}") for ranks in (1, 2, 4)]
+    assert [(each["ranks"], each["status"]) for each in found] == [(1, "complete"), (2, "complete"), (4, "complete")]
+    assert len({each["state_sha256"] for each in found}) == 1
+    assert len(re.findall(r"ranks\d", job.out.read_text())) >= 3
+
+
+# What a script decides: scheduler and launcher have stand-ins, which log what they are told.
+
+STAND_INS = {
+    "scontrol": """
+        [ "$1" = show ] && echo "JobId=7 PreemptTime=${PREEMPTED:-None}" && exit
+        echo "$@" >>"$LOG"
+        kill -KILL $PPID  # as Slurm does
+        """,
+    "qsub": 'echo "round $ROUND of $3" >>"$LOG"',
+    "launcher": """
+        [ "$1" = --version ] && echo "$VERSION" && exit
+        for name in TERM USR1; do trap "echo got $name >>'$LOG'; got=x\\$got" $name; done
+        [ "$STATUS" ] && mkdir -p "$RUN" && printf '{\\n "status": "%s",\\n "pid": %s\\n}\\n' "$STATUS" $$ >"$RUN/status.json"
+        echo began >>"$LOG"
+        while [ "$got" != "$SIGNALS" ]; do sleep 0.05; done
+        exit $CODE
+        """,
+}
+
+
+def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> tuple[int, list[str]]:
+    """Run a job script, send it signals; return its exit code (-9 = requeued) and what the stand-ins logged."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/activate").touch()
+    for name, text in STAND_INS.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{textwrap.dedent(text)}")
+        (tmp_path / name).chmod(0o755)
+    log = tmp_path / "log"
+    log.touch()
+    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "VENV": str(tmp_path), "RUN": str(tmp_path / "run"), "LOG": str(log)}
+    job = {"LAUNCH": "launcher", "SLURM_JOB_ID": "7", "PBS_O_WORKDIR": str(tmp_path), "SIGNALS": "x" * len(signals)}
+    seen = {**paths, **job, "STATUS": "requeue", "CODE": "75", **settings}
+    line, pipes = ["bash", JOBS / script], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(line, env=seen, text=True, start_new_session=True, **pipes)
+    try:
+        for count, name in enumerate(signals):
+            wait_for(lambda expected=count + 1: len(log.read_text().splitlines()) >= expected)
+            process.send_signal(signal.Signals[f"SIG{name}"])
+        output, _ = process.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert "not found" not in output
+    return process.returncode, log.read_text().splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("settings", "signals", "answer"),
+    [
+        ({"CODE": "143"}, [], (-9, ["requeue 7"])),  # srun -K1 has garbled a 75
+        ({"CODE": "0"}, [], (-9, ["requeue 7"])),
+        ({"STATUS": "running", "CODE": "9"}, [], (-9, ["requeue 7"])),  # a rank was killed
+        ({"STATUS": "complete", "CODE": "143"}, [], (0, [])),
+        ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),  # Open MPI's mpirun says 0 when it loses a node
+        ({"STATUS": "failed", "CODE": "3"}, [], (3, [])),
+        ({"STATUS": "", "CODE": "2"}, [], (2, [])),  # wrong usage: nothing was written
+        ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
+        ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
+        ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
+        ({}, ["TERM"], (75, ["got TERM"])),  # scancel
+        ({}, ["USR1", "TERM"], (-9, ["got USR1", "got TERM", "requeue 7"])),  # the limit came before the run had stopped
+        ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, [], (-9, ["requeue 5_3"])),
+        ({"SLURM_RESTART_COUNT": "49"}, [], (-9, ["requeue 7"])),
+        ({"SLURM_RESTART_COUNT": "50"}, [], (75, [])),
+    ],
+)
+@pytest.mark.parametrize("script", ["slurm.sbatch", "slurm-gpu.sbatch"])
+def test_what_a_slurm_job_does_at_the_end_of_a_run(tmp_path, script, settings, signals, answer):
+    assert decide(tmp_path, script, signals, **settings) == answer
+
+
+def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
+    answer = decide(tmp_path, "slurm.sbatch", ["TERM"], VERSION="mpirun (Open MPI) 5.0.11", SIGNALS="xx")
+    assert answer == (75, ["got USR1", "got USR1"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "signals", "answer"),
+    [
+        ({}, [], (0, ["round 1 of jobs/pbs.sh"])),
+        ({"ROUND": "7"}, [], (0, ["round 8 of jobs/pbs.sh"])),
+        ({"ROUND": "50"}, [], (75, [])),
+        ({"STATUS": "running", "CODE": "9"}, [], (0, ["round 1 of jobs/pbs.sh"])),
+        ({"STATUS": "complete", "CODE": "1"}, [], (0, [])),
+        ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
+        ({"STATUS": "", "CODE": "2"}, [], (2, [])),
+        ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
+        ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
+        ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
+    ],
+)
+def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
+    assert decide(tmp_path, "pbs.sh", signals, **settings) == answer
+
+
+@pytest.mark.parametrize(("index", "task", "seed"), [(0, "ant", 0), (3, "ant", 3), (4, "hopper", 0), (11, "swimmer", 3)])
+@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
+def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
+    program = tmp_path / "program"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/log\nmkdir -p "$6"; echo \' "status": "complete"\' >"$6/status.json"\n'
+    )
+    program.chmod(0o755)
+    which = {
+        "SLURM_ARRAY_TASK_ID": str(index),
+        "PBS_ARRAY_INDEX": str(index),
+        "PROGRAM": str(program),
+        "LAUNCH": "env",
+        "STOP": "",
+    }
+    settings = {"TASKS": "ant hopper swimmer", "SEEDS": "4", "RUNS": str(tmp_path), "OPTIONS": "-x"}
+    (tmp_path / "log").write_text("began\n")
+    code, said = decide(tmp_path, script, [], **settings, **which)
+    assert (code, said) == (0, [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {tmp_path}/{task}-seed{seed}"])
+    assert (ROOT / f"configs/esac/{task}.toml").exists()
+
+
+def test_job_scripts_are_short_and_name_files_that_exist():
+    assert [path.name for path in SCRIPTS] == [
+        "pbs-array.sh",
+        "pbs.sh",
+        "scaling.sbatch",
+        "slurm-array.sbatch",
+        "slurm-gpu.sbatch",
+        "slurm.sbatch",
+    ]
+    for path in SCRIPTS:
+        text = path.read_text()
+        assert len(text.splitlines()) < 60, path
+        for name in re.findall(r"configs/esac/[\w-]+\.toml", text):
+            assert (ROOT / name).exists(), name
+        for task in re.findall(r"TASKS:=([^}]+)", text):
+            assert all((ROOT / f"configs/esac/{name}.toml").exists() for name in task.split())
+
+
+# PBS, with a qsub of our own that starts jobs on this machine, sends TERM at the end and, 10 s later, KILL.
+
+
+@pytest.fixture
+def pbs(tmp_path):
+    """Return how to submit: (job, arguments) -> None. What is left of the jobs at the end is killed."""
+    (tmp_path / "pbs").mkdir()
+
+    def qsub(job: Job, *arguments: object) -> None:
+        own = {"QSUB_DIR": str(tmp_path / "pbs"), "PATH": f"{ROOT / 'tests/pbs'}:{os.environ['PATH']}"}
+        names = ",".join(name for name in job.settings if name not in ("PYTHONPATH", "SLOW"))
+        line = [ROOT / "tests/pbs/qsub", "-v", names, *map(str, arguments)]
+        subprocess.run(line, cwd=ROOT, env={**os.environ, **own, **job.settings}, check=True, timeout=30)
+
+    yield qsub
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"QSUB_DIR={tmp_path / 'pbs'}".encode() in entry.read_bytes().split(b"\0"):
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+
+
+def ended(tmp_path: Path, number: int) -> int:
+    """Return the exit code of a PBS job, when it has ended."""
+    path = tmp_path / f"pbs/{number}.exit"
+    wait_for(lambda: path.exists() and path.read_text(), 90)
+    return int(path.read_text())
+
+
+def test_a_pbs_job_submits_itself_again_at_its_walltime_and_completes(pbs, straight, tmp_path):
+    job = Job(tmp_path, LAUNCH="mpiexec -n 2", HOURS="0", STOP="")
+    pbs(job, "jobs/pbs.sh")
+    job.wait_until_under_way()
+    (tmp_path / "pbs/1.over").touch()
+    assert ended(tmp_path, 1) == 0
+    assert 2 <= job.status["generation"] < GENERATIONS
+    job.hurry()
+    assert ended(tmp_path, 2) == 0
+    assert (tmp_path / "pbs/log").read_text() == "1  jobs/pbs.sh\n2  jobs/pbs.sh\n"
+    assert "round 1, exit code 0, status complete" in (tmp_path / "pbs/2.out").read_text()
+    assert_same_run(straight, job.run)
+
+
+def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
+    options = ["--algorithm", "es", *RUN[2:], "--es.population_size", 6]
+    job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", STOP="", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
+    job.settings["OPTIONS"] = shlex.join(map(str, options))
+    job.run = tmp_path / "cyclic-mdp-seed2"
+    pbs(job, "-J", "1-2", "jobs/pbs-array.sh")
+    job.wait_until_under_way()
+    (tmp_path / "pbs/2.over").touch()
+    assert ended(tmp_path, 2) == 0
+    job.hurry()
+    assert ended(tmp_path, 1) == ended(tmp_path, 3) == 0
+    assert (tmp_path / "pbs/log").read_text().splitlines() == [f"{n} {i} jobs/pbs-array.sh" for n, i in ((1, 1), (2, 2), (3, ""))]
+    for seed in (1, 2):
+        run(0, ROOT / CONFIG, *options, "--seed", seed, "--run-dir", tmp_path / f"straight{seed}")
+        assert_same_run(tmp_path / f"straight{seed}", tmp_path / f"cyclic-mdp-seed{seed}")
