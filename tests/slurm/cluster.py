@@ -117,10 +117,12 @@ class Cluster:
         return found
 
     def kill(self, *more: str) -> None:
-        """Send SIGKILL to the processes of the cluster, or of a part of it as in `processes`."""
-        for process in self.processes(*more):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        """Send SIGKILL to the processes of the cluster, or of a part of it as in `processes`; none sees another one die."""
+        doomed = self.processes(*more)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in doomed:
+                with suppress(ProcessLookupError):
+                    os.kill(process, number)
 
     def start_node(self, node: str) -> None:
         """Start a node's daemon."""
