@@ -9,23 +9,23 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import scaling
-from scaling import Cluster, Costs, Schedule
+import simulation
+from simulation import Cluster, Costs, Schedule
 
 ONE = Costs(np.array([1.0]), d=1000)  # every episode lasts 1 s; nothing else costs anything
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 
 
 def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
-    assert scaling.list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
-    assert scaling.list_schedule([3, 3], [0]) == 6.0
-    assert scaling.list_schedule([1, 1, 1], [0, 10]) == 3.0  # the second worker is busy until 10 and never needed
-    assert scaling.list_schedule([1, 1, 1], [0, 1.5]) == 2.5
-    assert scaling.list_schedule([], [0, 7]) == 0.0
+    assert simulation.list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
+    assert simulation.list_schedule([3, 3], [0]) == 6.0
+    assert simulation.list_schedule([1, 1, 1], [0, 10]) == 3.0  # the second worker is busy until 10 and never needed
+    assert simulation.list_schedule([1, 1, 1], [0, 1.5]) == 2.5
+    assert simulation.list_schedule([], [0, 7]) == 0.0
 
 
 def test_a_tree_over_p_parties_has_ceil_log2_p_steps():
-    assert [scaling.steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
+    assert [simulation.steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
 
 
 def test_messages_between_nodes_cost_latency_for_each_step_and_bytes_once():
@@ -36,20 +36,20 @@ def test_messages_between_nodes_cost_latency_for_each_step_and_bytes_once():
 
 
 def test_update_is_split_by_whole_blocks_of_parameters():
-    costs = Costs(np.array([1.0]), d=4 * scaling.BLOCK, update=1 / scaling.BLOCK)  # 1 s a block and slot
-    assert [scaling.update_seconds(20, Cluster(r, 64, **FREE), costs) for r in (1, 2, 3, 4, 8)] == [40, 20, 20, 10, 10]
+    costs = Costs(np.array([1.0]), d=4 * simulation.BLOCK, update=1 / simulation.BLOCK)  # 1 s a block and slot
+    assert [simulation.update_seconds(20, Cluster(r, 64, **FREE), costs) for r in (1, 2, 3, 4, 8)] == [40, 20, 20, 10, 10]
 
 
 def test_es_alone_takes_the_longest_node_and_what_follows():
     costs = Costs(np.array([1.0]), d=1000, noise=0.5 / 1000, plan=0.25)
-    seconds = scaling.simulate(8, Cluster(4, 64, **FREE), costs, Schedule())
+    seconds = simulation.simulate(8, Cluster(4, 64, **FREE), costs, Schedule())
     np.testing.assert_allclose(seconds, 2 * 1.5 + 0.25)  # two members a rank
 
 
 def test_recording_delays_rank_0_alone():
     costs = Costs(np.array([1.0]), d=1000, record=0.5)
-    assert scaling.simulate(4, Cluster(4, 64, **FREE), costs, Schedule())[0] == 1.5  # each rank has one member
-    assert scaling.simulate(3, Cluster(4, 64, **FREE), costs, Schedule())[0] == 1.0  # rank 0 has none
+    assert simulation.simulate(4, Cluster(4, 64, **FREE), costs, Schedule())[0] == 1.5  # each rank has one member
+    assert simulation.simulate(3, Cluster(4, 64, **FREE), costs, Schedule())[0] == 1.0  # rank 0 has none
 
 
 def learning(seconds: float) -> Costs:
@@ -57,29 +57,29 @@ def learning(seconds: float) -> Costs:
 
 
 def test_lag_0_is_the_sum_of_evaluation_and_phase():
-    seconds = scaling.simulate(4, Cluster(4, 64, **FREE), learning(20.0), Schedule(0, 5))
+    seconds = simulation.simulate(4, Cluster(4, 64, **FREE), learning(20.0), Schedule(0, 5))
     np.testing.assert_allclose(seconds, 1 + 20 / 5)
 
 
 def test_lag_g_is_the_larger_of_evaluation_and_phase():
     cluster = Cluster(5, 64, **FREE)  # 4 members: rank 0 is not needed
-    np.testing.assert_allclose(scaling.simulate(4, cluster, learning(20.0), Schedule(5, 5)), 4.0)  # the phase: 20 s / 5
-    np.testing.assert_allclose(scaling.simulate(4, cluster, learning(4.0), Schedule(5, 5)), 1.0)  # evaluation
+    np.testing.assert_allclose(simulation.simulate(4, cluster, learning(20.0), Schedule(5, 5)), 4.0)  # the phase: 20 s / 5
+    np.testing.assert_allclose(simulation.simulate(4, cluster, learning(4.0), Schedule(5, 5)), 1.0)  # evaluation
 
 
 def test_lag_g_on_one_rank_hides_nothing():
-    np.testing.assert_allclose(scaling.simulate(4, Cluster(1, 64, **FREE), learning(20.0), Schedule(5, 5)), 4 + 20 / 5)
+    np.testing.assert_allclose(simulation.simulate(4, Cluster(1, 64, **FREE), learning(20.0), Schedule(5, 5)), 4 + 20 / 5)
 
 
 def test_a_shorter_lag_waits_for_the_phase_at_its_own_generation():
-    seconds = scaling.simulate(4, Cluster(5, 64, **FREE), learning(20.0), Schedule(2, 5))
+    seconds = simulation.simulate(4, Cluster(5, 64, **FREE), learning(20.0), Schedule(2, 5))
     np.testing.assert_allclose(seconds, (20 + 3 * 1) / 5)  # two generations wait out the phase, three have none
 
 
 def test_the_floor_in_updates_per_second():
     costs = Costs(np.array([1.0]), d=1, phase_steps=1000, phase_updates=1000, seconds_per_step=0.005)
-    assert scaling.updates_per_second(2.0, costs, 5) == (100.0, 200.0)  # 10 s a phase, 5 of which are played
-    assert scaling.updates_per_second(1.0, costs, 5) == (200.0, np.inf)
+    assert simulation.updates_per_second(2.0, costs, 5) == (100.0, 200.0)  # 10 s a phase, 5 of which are played
+    assert simulation.updates_per_second(1.0, costs, 5) == (200.0, np.inf)
 
 
 def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_fields():
@@ -102,5 +102,5 @@ def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_field
 def test_the_picture_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     curves = {50: {"ranks": np.array([1, 2]), "ES": np.array([2.0, 1.0]), "ESAC": np.array([4.0, 3.0])}}
-    scaling.draw(curves, {"ES": [(1, 2.1)]}, "a simulation", tmp_path / "scaling.png")
+    simulation.draw(curves, {"ES": [(1, 2.1)]}, "a simulation", tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")

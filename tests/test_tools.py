@@ -395,39 +395,3 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
         assert said[name] in err
         assert err.count("\n") == 1
 
-
-# plot.py
-
-
-@pytest.mark.parametrize("x", ["env_steps", "wall"])
-def test_plot_of_one_run(tmp_path, x):
-    make(tmp_path / "läufe ü").close()
-    done = tool("plot", tmp_path / "läufe ü", "--x", x)
-    assert (done.returncode, done.stderr) == (0, "")
-    picture = Path(done.stdout.strip())
-    assert picture == tmp_path / "läufe ü" / "learning_curve.png"
-    assert picture.stat().st_size > 20_000
-
-
-def test_plot_of_several_runs(tmp_path):
-    paths = []
-    for algorithm, seed, task in (("esac", 0, "A-v0"), ("esac", 1, "A-v0"), ("es", 0, "A-v0"), ("esac", 0, "B-v0")):
-        paths.append(tmp_path / f"{algorithm}{seed}{task}")
-        make(paths[-1], algorithm, seed, task=task).close()
-    done = tool("plot", *paths, "--x", "nominal_steps", "--out", tmp_path / "x.png")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{tmp_path / 'x.png'}\n", "")
-    assert (tmp_path / "x.png").stat().st_size > 20_000
-
-
-def test_plot_without_matplotlib(tmp_path):
-    (tmp_path / "matplotlib.py").write_text("raise ImportError")
-    done = tool("plot", tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert done.returncode == 2
-    assert done.stderr == "Plots need matplotlib: pip install esac_mpi[analysis]\n"
-
-
-def test_plot_of_a_run_without_generations(tmp_path):
-    Run.begin(tmp_path / "a", Config(), {}).close()
-    done = tool("plot", tmp_path / "a")
-    assert done.returncode == 2
-    assert "no generation is published" in done.stderr

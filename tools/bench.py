@@ -8,7 +8,7 @@ rollout      closed-loop control steps/s of one rank over bare mj_step replaying
 generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
-scaling      seconds per generation at every rank count here, and a SIMULATION beyond (scaling.py)         about 6 minutes
+scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
@@ -37,7 +37,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
-import scaling  # noqa: E402
+import simulation  # noqa: E402
 
 from esac_mpi import affinity, config, envs, learners, rollout  # noqa: E402
 from esac_mpi.policy import Layout, Policy  # noqa: E402
@@ -751,7 +751,7 @@ def wall(run: RunFiles) -> np.ndarray:
     return np.diff(run.columns["timing/wall_seconds"])[2 * INTERVAL - 1 :]
 
 
-def costs_of(runs: list[RunFiles]) -> scaling.Costs:
+def costs_of(runs: list[RunFiles]) -> simulation.Costs:
     """Return what the parts cost on one rank: medians, and the durations of all episodes."""
     d = dimension(runs[0])
     found = [parts(run) for run in runs]
@@ -764,14 +764,14 @@ def costs_of(runs: list[RunFiles]) -> scaling.Costs:
     per_step = [part["episodes"][1:] / length.sum(axis=1) for part, length in zip(found, lengths, strict=True)]
     durations = np.concatenate([(length * s[:, None]).ravel() for length, s in zip(lengths, per_step, strict=True)])
     seconds_per_step = float(np.median(np.concatenate(per_step)))
-    costs = scaling.Costs(
+    costs = simulation.Costs(
         durations, d, noise=median("noise") / (n * d), update=median("update") / (n // 2 * d), plan=median("plan"),
         record=median("record"), seconds_per_step=seconds_per_step,
     )  # fmt: skip
     return learner_costs(costs, runs, float(np.concatenate(lengths).mean()))
 
 
-def learner_costs(costs: scaling.Costs, runs: list[RunFiles], length: float) -> scaling.Costs:
+def learner_costs(costs: simulation.Costs, runs: list[RunFiles], length: float) -> simulation.Costs:
     """Add what a learner phase costs; a whole one has the steps and updates of the runs' own configuration, but not SHORT's."""
     if runs[0].config.algorithm != "esac":
         return costs
@@ -797,13 +797,13 @@ def phase_totals(run: RunFiles) -> tuple[float, int, int]:
     return float(run.columns["timing/seconds_phase"][rows].sum()), *counts.sum(axis=1).tolist()
 
 
-def cluster(options: argparse.Namespace, ranks: int) -> scaling.Cluster:
+def cluster(options: argparse.Namespace, ranks: int) -> simulation.Cluster:
     """Return the simulated cluster."""
-    return scaling.Cluster(ranks, options.cores_per_node, options.latency, options.bandwidth)
+    return simulation.Cluster(ranks, options.cores_per_node, options.latency, options.bandwidth)
 
 
 def check_model(
-    runs: dict[Point, list[RunFiles]], costs: dict[str, scaling.Costs], n: int, options: argparse.Namespace
+    runs: dict[Point, list[RunFiles]], costs: dict[str, simulation.Costs], n: int, options: argparse.Namespace
 ) -> Iterator[Measurement]:
     """Yield the measured generations and how far the model, made from one rank, is from them."""
     for (kind, ranks), found in runs.items():
@@ -814,13 +814,13 @@ def check_model(
         if kind.lag is not None:  # the phases that were measured, not whole ones
             steps, updates = phase_counts(found[0])[0].mean(axis=1)
             own = replace(own, phase_steps=int(steps), phase_updates=int(updates))
-        here = scaling.Cluster(ranks, cores_per_node=ranks)
-        predicted = scaling.simulate(n, here, own, scaling.Schedule(kind.lag, INTERVAL), cycles=10).mean()
+        here = simulation.Cluster(ranks, cores_per_node=ranks)
+        predicted = simulation.simulate(n, here, own, simulation.Schedule(kind.lag, INTERVAL), cycles=10).mean()
         yield measured("scaling", case, "simulated / measured", "ratio", predicted / seconds.mean(axis=1), simulation=True)
 
 
 def predict(
-    runs: dict[Point, list[RunFiles]], costs: dict[str, scaling.Costs], options: argparse.Namespace
+    runs: dict[Point, list[RunFiles]], costs: dict[str, simulation.Costs], options: argparse.Namespace
 ) -> Iterator[Measurement]:
     """Yield simulated generations up to 4,096 ranks; print the assumptions and draw the picture."""
     g = config.ESAC().gradient_interval
@@ -840,25 +840,25 @@ def predict(
     config_here = runs[KINDS[0], 1][0].config
     hidden = "x".join(map(str, config_here.policy.hidden))
     title = f"SIMULATION: {options.task}, {hidden}; ESAC with a phase of {costs['esac'].phase:.0f} s every {g} generations"
-    scaling.draw(curves, {} if options.quick else points, title, options.out)
+    simulation.draw(curves, {} if options.quick else points, title, options.out)
     say(f"simulation drawn in {options.out}")
 
 
 FLOOR = "max(ES, phase / g)"
 
 
-def simulated(n: int, place: scaling.Cluster, costs: dict[str, scaling.Costs], g: int) -> dict[str, np.ndarray]:
+def simulated(n: int, place: simulation.Cluster, costs: dict[str, simulation.Costs], g: int) -> dict[str, np.ndarray]:
     """Return the simulated seconds per generation of ES, and of ESAC with learner_lag 0 and g."""
-    es = scaling.simulate(n, place, costs["es"], scaling.Schedule(None, g))
+    es = simulation.simulate(n, place, costs["es"], simulation.Schedule(None, g))
     return {
         "ES": es,
-        "ESAC, lag 0": scaling.simulate(n, place, costs["esac"], scaling.Schedule(0, g)),
-        f"ESAC, lag {g}": scaling.simulate(n, place, costs["esac"], scaling.Schedule(g, g)),
+        "ESAC, lag 0": simulation.simulate(n, place, costs["esac"], simulation.Schedule(0, g)),
+        f"ESAC, lag {g}": simulation.simulate(n, place, costs["esac"], simulation.Schedule(g, g)),
         FLOOR: np.maximum(es, costs["esac"].phase / g),
     }
 
 
-def describe_point(n: int, ranks: int, seconds: dict[str, np.ndarray], costs: scaling.Costs, g: int) -> Iterator[Measurement]:
+def describe_point(n: int, ranks: int, seconds: dict[str, np.ndarray], costs: simulation.Costs, g: int) -> Iterator[Measurement]:
     """Yield what is simulated of one population on one number of ranks."""
     case = f"n={n} ranks={ranks}"
     for name in ("ES", "ESAC, lag 0", f"ESAC, lag {g}"):
@@ -868,20 +868,20 @@ def describe_point(n: int, ranks: int, seconds: dict[str, np.ndarray], costs: sc
     work = max(floor, es + costs.phase / (g * ranks))  # a core that learns does not evaluate
     yield measured("scaling", case, f"ESAC, lag {g} / max(that, work / ranks)", "ratio", lagged / work, simulation=True)
     if ranks in (64, 1024):
-        rates = scaling.updates_per_second(es, costs, g)
+        rates = simulation.updates_per_second(es, costs, g)
         for name, rate in zip(("", ", its playing counted"), rates, strict=True):
             yield measured("scaling", case, f"learner no floor from{name}", "updates/s", rate, simulation=True)
 
 
-def tell_assumptions(costs: dict[str, scaling.Costs], g: int, options: argparse.Namespace) -> None:
+def tell_assumptions(costs: dict[str, simulation.Costs], g: int, options: argparse.Namespace) -> None:
     """Say what the simulation takes for granted, and with which numbers."""
     es, esac = costs["es"], costs["esac"]
     say("The rest is a SIMULATION. It takes for granted that:")
-    for assumption in scaling.ASSUMPTIONS:
+    for assumption in simulation.ASSUMPTIONS:
         say(f"- {assumption}")
     say(
         f"- network: latency {options.latency:g} s, {options.bandwidth:g} bytes/s, {options.cores_per_node} cores a node, "
-        f"barrier step {scaling.Cluster(1).barrier:g} s\n"
+        f"barrier step {simulation.Cluster(1).barrier:g} s\n"
         f"- measured here on one rank: d {es.d:,}; episodes {np.mean(es.durations):.4f} s (from {np.min(es.durations):.4f} to "
         f"{np.max(es.durations):.4f}, {es.durations.size} of them); noise {es.noise * 1e9:.1f} ns a parameter and member; update "
         f"{es.update * 1e9:.1f} (ESAC {esac.update * 1e9:.1f}) ns a parameter and slot; plan {es.plan * 1e3:.2f} ms; record "
@@ -911,9 +911,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
     parser.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
     parser.add_argument("--task", default="HalfCheetah-v5", help="scaling: whose episodes and learner are measured")
-    parser.add_argument("--latency", type=float, default=scaling.Cluster.latency, help="scaling: of a message [s]")
-    parser.add_argument("--bandwidth", type=float, default=scaling.Cluster.bandwidth, help="scaling: of the network [bytes/s]")
-    parser.add_argument("--cores-per-node", type=int, default=scaling.Cluster.cores_per_node, help="scaling: ranks of a node")
+    parser.add_argument("--latency", type=float, default=simulation.Cluster.latency, help="scaling: of a message [s]")
+    parser.add_argument("--bandwidth", type=float, default=simulation.Cluster.bandwidth, help="scaling: of the network [bytes/s]")
+    parser.add_argument("--cores-per-node", type=int, default=simulation.Cluster.cores_per_node, help="scaling: ranks of a node")
     parser.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="scaling: the picture")
     options = parser.parse_args(argv)
     if not options.json:

@@ -9,10 +9,13 @@ Command: python tools/halves.py run && python tools/halves.py table
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from command import Unusable, ended, opened
+from curves import POLICIES, Curve, last_before, return_curve
 
 from esac_mpi.record import Run
 
@@ -45,66 +48,71 @@ def train(task: str, variant: str, seed: int, seconds: float) -> None:
     print(f"{run_dir}: exit {process.returncode}", flush=True)
 
 
-def curve(run_dir: Path) -> dict[str, np.ndarray]:
-    """Return a run's evaluations: true steps, wall time [s], and the mean return of each policy, each [evaluations]."""
-    history = Run.open(run_dir).columns
-    names = [name for name in history if name.startswith("metrics/evaluation_")]
-    returns = {name.removeprefix("metrics/evaluation_"): history[name].mean(axis=1) for name in names}
-    seen = np.isfinite(next(iter(returns.values())))
-    kinds = ("population", "learner")
-    steps = np.sum([history[f"metrics/env_steps_{kind}"] for kind in kinds], axis=0)
-    return {name: x[seen] for name, x in {"steps": steps, "wall": history["timing/wall_seconds"], **returns}.items()}
+Curves = dict[str, dict[str, Curve]]  # {"env_steps" or "wall": {policy: its mean returns}}
 
 
-def at(curve: dict[str, np.ndarray], policy: str, axis: str, limit: float) -> float:
-    """Return a policy's last evaluation at or before `limit` on an axis; nan if it has none."""
-    before = np.flatnonzero(curve[axis] <= limit)
-    return float(curve[policy][before[-1]]) if policy in curve and before.size else np.nan
+def curves(run_dir: Path) -> Curves:
+    """Return a run's evaluations of each policy against true steps and wall time [s]. Raises Unusable."""
+    (run,) = opened([run_dir])
+    found = {axis: {policy: return_curve(run, axis, policy) for policy in POLICIES} for axis in ("env_steps", "wall")}
+    found = {axis: {policy: c for policy, c in by_policy.items() if len(c.x)} for axis, by_policy in found.items()}
+    if not found["wall"]:
+        raise Unusable(f"{run_dir}: nothing evaluated yet")
+    return found
 
 
-def table(tasks: list[str], seeds: int, seconds: float) -> None:
-    """Print, for every task, the last evaluation within equal true steps and within equal wall time, seed by seed.
+def ends(found: Curves, axis: str, which: int) -> float:
+    """Return the first (0) or last (-1) place on an axis at which a run was evaluated."""
+    return float(next(iter(found[axis].values())).x[which])
+
+
+def steps_within(found: Curves, seconds: float) -> float:
+    """Return the true steps of a run's last evaluation within a wall time."""
+    steps, wall = (next(iter(found[axis].values())).x for axis in ("env_steps", "wall"))
+    return float(steps[wall <= seconds][-1])
+
+
+def table(tasks: list[str], seeds: int, seconds: float) -> Iterator[str]:
+    """Yield, for every task, the last evaluation within equal true steps and within equal wall time, seed by seed.
 
     Steps are equal twice: the most that every run has evaluated, and the most that every run with a population has.
     """
     for task in tasks:
-        curves = {v: [curve(directory(task, v, s)) for s in range(seeds)] for v in VARIANTS}
-        first = max(c["steps"][0] for v in curves.values() for c in v)
-        every = max(first, min(c["steps"][-1] for v in curves.values() for c in v))
-        evolving = max(every, min(c["steps"][-1] for v in curves.values() for c in v if "theta_es" in c))
-        limits = [("steps", s, f"{s / 1e3:,.0f}k true steps") for s in (every, evolving)] + [
+        variants = {v: [curves(directory(task, v, s)) for s in range(seeds)] for v in VARIANTS}
+        runs = [c for found in variants.values() for c in found]
+        every = max(max(ends(c, "env_steps", 0) for c in runs), min(ends(c, "env_steps", -1) for c in runs))
+        evolving = max(every, min(ends(c, "env_steps", -1) for c in runs if "theta_es" in c["env_steps"]))
+        limits = [("env_steps", s, f"{s / 1e3:,.0f}k true steps") for s in (every, evolving)] + [
             ("wall", seconds, f"{seconds:.0f} s")
         ]
-        print(
-            f"\n**{task}**\n\n| variant | policy | {' | '.join(text for _, _, text in limits)} | true steps in {seconds:.0f} s |"
-        )
-        print("|---|---|---|---|---|---|")
-        for variant, found in curves.items():
-            taken = ", ".join(f"{c['steps'][c['wall'] <= seconds][-1] / 1e3:,.0f}k" for c in found)
-            for policy in ("theta_es", "sac"):
-                if policy in found[0]:
-                    cells = [[at(c, policy, axis, limit) for c in found] for axis, limit, _ in limits]
+        head = " | ".join(text for _, _, text in limits)
+        yield f"\n**{task}**\n\n| variant | policy | {head} | true steps in {seconds:.0f} s |\n|---|---|---|---|---|---|"
+        for variant, found in variants.items():
+            taken = ", ".join(f"{steps_within(c, seconds) / 1e3:,.0f}k" for c in found)
+            for policy in POLICIES:
+                if policy in found[0]["wall"]:
+                    cells = [[last_before(c[axis][policy], limit) for c in found] for axis, limit, _ in limits]
                     figures = " | ".join(f"**{np.mean(c):,.0f}** ({', '.join(f'{x:,.0f}' for x in c)})" for c in cells)
-                    print(f"| {variant} | {policy} | {figures} | {taken} |")
+                    yield f"| {variant} | {policy} | {figures} | {taken} |"
 
 
-def main() -> None:
-    """Run or tabulate the comparison."""
+def main(argv: list[str]) -> int:
+    """Run or tabulate the comparison; return 2 if a run is missing, 65 if one cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("run", "table"))
     parser.add_argument("--tasks", nargs="+", default=sorted(p.stem for p in (ROOT / "configs/halves").glob("*.toml")))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=160.0, help="wall time of a run [s]")
     parser.add_argument("--at-once", type=int, default=2, help="runs at the same time: one core each")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.action == "table":
-        table(options.tasks, options.seeds, options.seconds)
-        return
+        return ended(lambda: table(options.tasks, options.seeds, options.seconds))
     with ThreadPoolExecutor(options.at_once) as pool:
         runs = [(t, v, s) for s in range(options.seeds) for t in options.tasks for v in VARIANTS]
         for done in [pool.submit(train, *r, options.seconds) for r in runs]:
             done.result()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

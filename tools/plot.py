@@ -1,142 +1,111 @@
-"""Draw learning curves: the noise-free evaluations of theta_es and of the SAC mean, and the population's fitness.
+"""Draw learning curves of runs, or their mutation rate, fitness, losses, or the timeline of their ranks.
 
-    python tools/plot.py RUN [RUN ...] [--x env_steps|nominal_steps|generation|wall] [--out FILE.png]
+    python tools/plot.py RUN [RUN ...] [--what return|sigma|fitness|losses|timeline] [--x env_steps|nominal_steps|wall|generation]
+                         [--policy better|theta_es|sac] [--seeds] [--out NAME]
 
-One run: both policies, mean of the episodes in a band from the worst to the best episode; mean and maximum of the population
-as thin lines. Several runs: one line per run, the better of its two policies at each evaluation; runs of one algorithm share a
-colour, each task has a panel. env_steps are the true steps of population and learner; evaluation, which teaches nothing,
-is not on the axis. Needs matplotlib. Cost: about 2 s.
+Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
+95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
+One run: both policies with the band from worst to best episode, and mean and maximum of the noisy population; for fitness the
+quartiles and extremes of the members; for timeline every rank. Returns are of noise-free evaluations, of the better of theta_es
+and the SAC mean each time, or of --policy. Steps are those of population and learner; evaluation steps are not on the axis.
+Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from summary import evaluations
+from command import Unusable, ended, note, opened, some
+from curves import AXES, POLICIES, column, column_curve, per_generation, return_curve
+from figures import Figure, headline, save
+from grids import Quantity, grid
+from groups import grouped
+from single import draw_alone
+from timeline import draw as draw_timeline
+from timeline import idle_share
 
-from esac_mpi.config import ConfigError
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.record import RunFiles
 
-try:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
-except ImportError:
-    print("Plots need matplotlib: pip install esac_mpi[analysis]", file=sys.stderr)
-    sys.exit(2)
-
-AXES = {
-    "env_steps": "environment steps of population and learner",
-    "nominal_steps": "nominal steps (the papers' count)",
-    "generation": "generation",
-    "wall": "wall time [h]",
+BETTER = "the better of theta_es and the SAC mean"
+LOSSES = {
+    "critic_loss": "critic loss",
+    "actor_loss": "actor loss",
+    "value_loss": "value loss",
+    "mean_q": "mean Q",
+    "entropy": "entropy",
 }
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: colour-blind safe
-NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}
 
 
-def position(run: RunFiles, x: str) -> np.ndarray:
-    """Return where the generations lie on the axis, float64 [generations]."""
-    history = run.columns
-    if x == "env_steps":
-        kinds = [history[name] for kind in ("population", "learner") if (name := f"metrics/env_steps_{kind}") in history]
-        return np.sum(kinds, axis=0, dtype=float)
-    if x == "wall":
-        return history["timing/wall_seconds"] / 3600
-    return history[f"metrics/{x}"].astype(float)
+def of_column(name: str) -> Quantity:
+    """Return the quantity that a column of scalars holds."""
+    return lambda run, x: column_curve(run, x, column(run, name))
 
 
-def at(run: RunFiles, x: str, generations: np.ndarray) -> np.ndarray:
-    """Return where these generations lie on the axis."""
-    return np.interp(generations, run.columns["metrics/generation"], position(run, x))
+def of_members(statistic: Callable[..., np.ndarray]) -> Quantity:
+    """Return a statistic of the population's returns in each generation."""
+    return lambda run, x: column_curve(run, x, per_generation(run, statistic))
 
 
-def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
-    """Draw all curves of one run."""
-    fitness = run.columns.get("metrics/fitness")
-    if fitness is not None:
-        finite = np.where(np.isfinite(fitness), fitness, np.nan)
-        alive = np.isfinite(finite).any(axis=1)
-        where = position(run, x)[alive]
-        axes.plot(where, np.nanmax(finite[alive], axis=1), color="0.55", lw=0.7, ls=":", label="population, max")
-        axes.plot(where, np.nanmean(finite[alive], axis=1), color="0.55", lw=0.7, label="population, mean")
-    for (policy, name), colour in zip(NAMES.items(), COLOURS, strict=False):
-        generations, returns = evaluations(run, policy)
-        if not len(returns):
-            continue
-        where = at(run, x, generations)
-        label = f"{name}: mean of {returns.shape[1]} episodes, band worst to best"
-        axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
-        axes.fill_between(where, np.nanmin(returns, axis=1), np.nanmax(returns, axis=1), color=colour, alpha=0.18, lw=0)
+def quantities(what: str, policy: str) -> dict[str, Quantity]:
+    """Return what is drawn, by the name of the vertical axis: a row of panels each."""
+    if what == "return":
+        return {"episodic return": lambda run, x: return_curve(run, x, policy)}
+    if what == "sigma":
+        return {r"mutation rate $\sigma$": of_column("metrics/sigma")}
+    if what == "fitness":
+        rows: dict[str, Callable[..., np.ndarray]] = {
+            "fitness, mean": np.nanmean,
+            "fitness, maximum": np.nanmax,
+            "fitness, standard deviation": np.nanstd,
+        }
+        return {name: of_members(statistic) for name, statistic in rows.items()}
+    if what == "losses":
+        return {name: of_column(f"metrics/sac_{key}") for key, name in LOSSES.items()}
+    return {"idle share of the ranks' time": lambda run, x: column_curve(run, x, idle_share(run))}
 
 
-def better(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], mean return [m] of the better policy) of a run's evaluations."""
-    found: dict[int, float] = {}
-    for policy in NAMES:
-        for generation, returns in zip(*evaluations(run, policy), strict=True):
-            if np.isfinite(returns).all():  # as the run does: a policy with an unstable episode is no candidate
-                found[int(generation)] = max(found.get(int(generation), -np.inf), float(returns.mean()))
-    return np.array(sorted(found)), np.array([found[generation] for generation in sorted(found)])
-
-
-def draw_many(axes: Axes, runs: list[RunFiles], x: str, colours: dict[str, str]) -> None:
-    """Draw one line per run, coloured by algorithm."""
-    for name, colour in colours.items():
-        group = [run for run in runs if run.config.algorithm == name]
-        label = f"{name} ({len(group)} run{'s' * (len(group) > 1)})"
-        for number, run in enumerate(group):
-            generations, returns = better(run)
-            where = at(run, x, generations)
-            axes.plot(where, returns, color=colour, lw=1.2, marker=".", ms=4, alpha=0.8, label=None if number else label)
-
-
-def figure(runs: list[RunFiles], x: str) -> Figure:
-    """Return the figure of the runs."""
-    tasks = sorted({run.config.task.id for run in runs})
-    colours: dict[str, str] = dict(zip(sorted({run.config.algorithm for run in runs}), COLOURS, strict=False))
-    drawing, panels = plt.subplots(1, len(tasks), figsize=(1.5 + 5.5 * len(tasks), 4.5), squeeze=False, layout="constrained")
-    for axes, task in zip(panels[0], tasks, strict=True):
-        if len(runs) == 1:
-            draw_one(axes, runs[0], x)
-            config = runs[0].config
-            axes.set_title(f"{task}: {config.algorithm}, seed {config.seed}")
-        else:
-            draw_many(axes, [run for run in runs if run.config.task.id == task], x, colours)
-            axes.set_title(f"{task}\nbetter of {NAMES['theta_es']} and {NAMES['sac']}, mean of an evaluation", fontsize="medium")
-        axes.set(xlabel=AXES[x], ylabel="episodic return")
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(fontsize="small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
-        if x.endswith("steps"):
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+def figure(runs: list[RunFiles], options: argparse.Namespace) -> Figure:
+    """Return what the options ask for. Raises Unusable."""
+    what, x = options.what, options.x
+    if young := [run.path.name for run in runs if not column(run, "metrics/generation").size]:
+        note(f"no generation is published yet in {some(young)}")
+    runs = [run for run in runs if run.path.name not in young]
+    if not runs:
+        raise Unusable("nothing to draw yet: no generation is published in any run given")
+    alone = len(runs) == 1
+    if alone and what == "timeline":
+        return draw_timeline(runs[0])
+    if alone and (what == "return" or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
+        return draw_alone(runs[0], what, x)
+    drawing = grid(grouped(runs), quantities(what, options.policy), x, options.seeds)
+    if what == "return":
+        shown = BETTER if options.policy == "better" else options.policy
+        headline(drawing, f"Noise-free evaluations of {shown}; interquartile mean and 95 % interval over seeds")
     return drawing
 
 
+def pictures(options: argparse.Namespace) -> Iterator[Path]:
+    """Draw what the options ask for; yield the files written."""
+    runs = opened(options.runs)
+    name = "learning_curve" if options.what == "return" else options.what
+    yield from save(figure(runs, options), options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
+
+
 def main(argv: list[str]) -> int:
-    """Write the picture and print its path; return 2 or 65 if a run cannot be drawn."""
+    """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
+    parser.add_argument("--what", choices=("return", "sigma", "fitness", "losses", "timeline"), default="return")
     parser.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
-    parser.add_argument("--out", type=Path, help="picture; default: learning_curve.png in the run, or here for several runs")
+    parser.add_argument("--policy", choices=("better", *POLICIES), default="better", help="whose evaluations, with several runs")
+    parser.add_argument("--seeds", action="store_true", help="each run as a thin line")
+    parser.add_argument(
+        "--out", type=Path, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"
+    )
     options = parser.parse_args(argv)
-    try:
-        runs = [Run.open(path) for path in options.runs]
-    except (Refused, ConfigError, Unreadable) as error:
-        print(error, file=sys.stderr)
-        return 65 if isinstance(error, Unreadable) else 2
-    if empty := [str(run.path) for run in runs if not len(run.columns.get("metrics/generation", ()))]:
-        print(f"nothing to draw yet: no generation is published in {', '.join(empty)}", file=sys.stderr)
-        return 2
-    out = options.out or (options.runs[0] if len(runs) == 1 else Path()) / "learning_curve.png"
-    figure(runs, options.x).savefig(out, dpi=150)
-    print(out)
-    return 0
+    return ended(lambda: pictures(options))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+"""What the ranks of one run did when, from the recorded times; drawn by `plot.py RUN --what timeline`.
+
+A generation is laid out as the program makes it: rank 0 writes the row before (the others begin at once), all evaluate their
+members and wait for the last, update together, wait for the learner, play the noise-free evaluation. Recorded are each
+rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
+without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's.
+"""
+
+import numpy as np
+from command import Unusable
+from curves import column, position
+from figures import Axes, Figure, name_axis, plt
+
+from esac_mpi.record import RunFiles
+
+ACTIVITIES = {
+    "members": "#0072B2", "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9", "writing": "#CC79A7",
+    "idle": "0.88",
+}  # fmt: skip
+BINS = 60  # of the lower panel
+SHOWN = 12  # generations in the upper panel, the last ones
+
+
+def seconds(run: RunFiles, name: str) -> np.ndarray:
+    """Return a part's seconds in every generation [generations], 0 where the algorithm has none."""
+    found = column(run, f"timing/seconds_{name}")
+    return np.nan_to_num(found) if found.size else np.zeros(len(column(run, "timing/wall_seconds")))
+
+
+def beside(run: RunFiles) -> np.ndarray:
+    """Return whether a learner phase ran beside the evaluation [generations]: learner_lag generations after one began."""
+    begun = column(run, "metrics/sac_phase").astype(bool)
+    running = np.zeros(len(column(run, "timing/wall_seconds")), bool)
+    for later in range(1, 1 + (run.config.esac.learner_lag if begun.size else 0)):
+        running[later:] |= begun[:-later]
+    return running
+
+
+def activities(run: RunFiles) -> dict[str, np.ndarray]:
+    """Return the rank-seconds of each activity in every generation, each [generations]; all add up to ranks * wall seconds."""
+    busy = column(run, "timing/busy_seconds")  # [generations, ranks], nan where a rank was not there
+    if not busy.size:
+        raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
+    ranks = np.isfinite(busy).sum(axis=1)
+    members = np.nansum(busy, axis=1)
+    learner = seconds(run, "learn")
+    if run.config.algorithm == "sac":  # its busy time is the learner's
+        members = np.zeros_like(members)
+    learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - np.nan_to_num(busy[:, 0]), 0)
+    found = {
+        "members": members, "learner": learner, "update": ranks * seconds(run, "update"),
+        "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
+    }  # fmt: skip
+    whole = ranks * np.diff(column(run, "timing/wall_seconds"), prepend=0)
+    return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
+
+
+def idle_share(run: RunFiles) -> np.ndarray:
+    """Return the share of the ranks' time in which they waited [generations]; nan where nothing is recorded."""
+    found = activities(run)
+    whole = np.asarray(sum(found.values()))
+    return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
+
+
+def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, float]]:
+    """Return (rank, activity, start, length) [s] of one row of the history."""
+    wall, busy = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
+    part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
+    start = wall[generation - 1] if generation else 0.0
+    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["update"], part["learn"]])
+    own = run.config.algorithm != "sac"
+    found = [(0, "writing", start, part["record"]), (0, "learner", ends[2], part["learn"])]
+    if beside(run)[generation]:
+        found.append((0, "learner", ends[0] + busy[0], part["evaluate"] - busy[0]))
+    for rank in np.flatnonzero(np.isfinite(busy)).tolist():
+        found.append((rank, "members", start if rank else ends[0], busy[rank] * own))
+        found.append((rank, "update", ends[1], part["update"]))
+        found.append((rank, "noise-free evaluation", ends[3], part["evaluation"]))
+    return found
+
+
+def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
+    """Draw what each rank did in the last generations, one bar a rank."""
+    wall, ranks = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds").shape[1]
+    rows = range(max(0, len(wall) - shown), len(wall))
+    bars: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        for rank, activity, start, length in segments(run, row):
+            bars.setdefault((rank, activity), []).append((start, max(length, 0)))
+    begin = wall[rows[0] - 1] if rows[0] else 0.0
+    height = 0.84 if ranks <= 40 else 1.0
+    for rank in range(ranks):
+        axes.broken_barh([(begin, wall[-1] - begin)], (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
+    for (rank, activity), spans in bars.items():
+        axes.broken_barh(spans, (rank - height / 2, height), color=ACTIVITIES[activity], lw=0)
+    for row in rows:
+        axes.axvline(wall[row], color="0.3", lw=0.5)
+    axes.set(ylabel="rank", xlim=(begin, wall[-1]), ylim=(ranks - 0.5, -0.5))
+    axes.set_title(f"generations {rows[0] + 1} to {rows[-1] + 1}; a line ends each")
+    axes.set_yticks(range(0, ranks, -(-ranks // 16)))
+    axes.grid(False)
+    name_axis(axes, "wall")
+
+
+def draw_shares(axes: Axes, run: RunFiles) -> None:
+    """Draw how the ranks' time was shared among the activities over the run, in bins of equal numbers of generations."""
+    found, wall = activities(run), position(run, "wall")
+    edges = np.unique(np.linspace(0, len(wall), min(BINS, len(wall)) + 1).astype(int))
+    sums = np.array([np.add.reduceat(values, edges[:-1]) for values in found.values()])
+    shares = np.nan_to_num(sums / sums.sum(axis=0))
+    ends = np.concatenate([[0.0], wall[edges[1:] - 1]])
+    below = np.zeros(shares.shape[1])
+    for name, share in zip(found, shares, strict=True):
+        overall = found[name].sum() / max(sums.sum(), 1e-12)
+        label = f"{name} {100 * overall:.0f} %" if overall >= 0.005 else f"{name} < 1 %" if overall else None
+        axes.stairs(below + share, ends, baseline=below, fill=True, color=ACTIVITIES[name], label=label)
+        below = below + share
+    axes.set(ylabel="share of the ranks' time", xlim=(0, ends[-1]), ylim=(0, 1), title="whole run")
+    axes.grid(False)
+    name_axis(axes, "wall")
+
+
+def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
+    """Return the figure: the last generations rank by rank, and the whole run's shares."""
+    ranks = column(run, "timing/busy_seconds").shape[1]
+    figure, (above, below) = plt.subplots(
+        2, 1, figsize=(7.5, 4.4 + min(0.25 * ranks, 5)), layout="constrained", height_ratios=[1 + min(0.2 * ranks, 3), 1.4]
+    )
+    draw_ranks(above, run, shown)
+    draw_shares(below, run)
+    config = run.config
+    lag = f", learner_lag {config.esac.learner_lag}" if config.algorithm == "esac" and config.esac.learner_lag else ""
+    about = f"{config.task.id}: {config.algorithm.upper()}{lag}, seed {config.seed}, {ranks} rank{'s' * (ranks > 1)}"
+    figure.suptitle(about, fontsize=11)
+    figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
