@@ -13,18 +13,19 @@
 
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${TASKS:=halfcheetah walker2d hopper}"                               # <- 3. files of configs/esac,
-: "${SEEDS:=10}" "${OPTIONS:=}" "${RUNS:=runs}"                         #       seeds of each, further options
+: "${SEEDS:=10}" "${OPTIONS:=}" "${RUNS:=runs}"                         #       seeds of each, further options,
+: "${LIST:=}"                                                            #       or a list of tools/sweep.py: line i + 1
 : "${LAUNCH:=mpiexec -n 32}"                                            # all processes of the select line
 : "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
 : "${PROGRAM:=python -m esac_mpi}"
 : "${ROUND:=0}" "${ROUNDS:=50}"                                         # times that it may submit itself again
 : "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}"
-export VENV TASKS SEEDS OPTIONS RUNS LAUNCH HOURS STOP PROGRAM ROUND ROUNDS SCRIPT INDEX
-KEEP=VENV,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,SCRIPT,INDEX
+export VENV LIST TASKS SEEDS OPTIONS RUNS LAUNCH HOURS STOP PROGRAM ROUND ROUNDS SCRIPT INDEX
+KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,SCRIPT,INDEX
 
-tasks=($TASKS) seed=$((INDEX % SEEDS))
-task=${tasks[INDEX / SEEDS]}
-RUN=$RUNS/$task-seed$seed
+tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
+line="configs/esac/$task.toml --seed $seed --run-dir $RUNS/$task-seed$seed"
+[ "$LIST" ] && line=$(sed -n "$((INDEX + 1))p" "$LIST"); RUN=${line##*--run-dir }
 
 cd "$PBS_O_WORKDIR" || exit 1
 . "$VENV/bin/activate" || exit 1
@@ -40,7 +41,7 @@ trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the gen
 trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s
 
 before=$(cat "$RUN/status.json" 2>/dev/null)
-$LAUNCH $PROGRAM "configs/esac/$task.toml" --seed $seed $OPTIONS $STOP --run-dir "$RUN" &
+$LAUNCH $PROGRAM ${line% --run-dir *} $OPTIONS $STOP --run-dir "$RUN" &
 pid=$!
 while kill -0 $pid 2>/dev/null; do wait $pid; done
 wait $pid

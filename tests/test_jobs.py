@@ -333,6 +333,19 @@ def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
     assert (ROOT / f"configs/esac/{task}.toml").exists()
 
 
+@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
+def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
+    program, ended = tmp_path / "program", tmp_path / "b/status.json"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/log; echo \' "status": "complete"\' >{ended}\n')
+    program.chmod(0o755)
+    ended.parent.mkdir()
+    (tmp_path / "jobs.txt").write_text(f"--seed 1 --run-dir {tmp_path}/a\n--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b\n")
+    (tmp_path / "log").write_text("began\n")
+    which = {"SLURM_ARRAY_TASK_ID": "1", "PBS_ARRAY_INDEX": "1", "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
+    code, said = decide(tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which)
+    assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
+
+
 def test_job_scripts_are_short_and_name_files_that_exist():
     assert [path.name for path in SCRIPTS] == [
         "pbs-array.sh",

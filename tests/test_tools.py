@@ -394,4 +394,3 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
         assert out == ""
         assert said[name] in err
         assert err.count("\n") == 1
-

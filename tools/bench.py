@@ -348,7 +348,9 @@ def train(ranks: int, algorithm: str, task: str, n: int, generations: int, *more
             f"--{algorithm}.population_size", n, "--budget.generations", generations, "--evaluation.every", generations + 1,
             "--evaluation.episodes", 1, "--display.style", "plain", "--checkpoint.every_generations", 0, *more,
         )  # fmt: skip
-        return Run.open(Path(place) / "run")
+        run = Run.open(Path(place) / "run")
+        list(run.columns.values())  # read now: the directory goes
+        return run
 
 
 def column(run: RunFiles, name: str) -> np.ndarray:

@@ -1,12 +1,10 @@
 """What the tools read from runs: evaluations, other columns, single figures.
 
-Steps are the true ones of population and learner; evaluation, which teaches nothing, is not on the axis. `columns` and
-`provenance` are the only places that know how a run hands out its history.
+Steps are the true ones of population and learner; evaluation, which teaches nothing, is not on the axis.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,21 +34,9 @@ class Curve:
     y: np.ndarray  # [points]
 
 
-def columns(run: RunFiles) -> Mapping[str, np.ndarray]:
-    """Return the history as arrays: metrics/<name> and timing/<name>, each [generations, ...]; final/<name>."""
-    found = getattr(run, "columns", None)
-    return run.history if found is None else found
-
-
-def provenance(run: RunFiles) -> Mapping[str, Any]:
-    """Return what the run says of its machine and its versions."""
-    found = getattr(run, "provenance", None)
-    return run.attributes if found is None else found
-
-
 def column(run: RunFiles, name: str) -> np.ndarray:
     """Return a column, empty [0] where the run has none."""
-    return columns(run).get(name, np.zeros(0))
+    return run.columns.get(name, np.zeros(0))
 
 
 def position(run: RunFiles, x: str) -> np.ndarray:
@@ -63,7 +49,7 @@ def position(run: RunFiles, x: str) -> np.ndarray:
 
 def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
     """Return (generations [m], returns [m, episodes]) of a policy's evaluations, the one at the end included."""
-    history = columns(run)
+    history = run.columns
     generations = history.get("metrics/generation", np.zeros(0, int))
     returns = history.get(f"metrics/evaluation_{policy}", np.full((len(generations), 1), np.nan))
     made = np.isfinite(returns).any(axis=1)

@@ -7,10 +7,10 @@ Cost: nothing beside reading the columns. Command: none; import it.
 from typing import Any
 
 import numpy as np
+from curves import POLICIES, evaluations
 
 from esac_mpi.record import RunFiles
 
-POLICIES = ("theta_es", "sac")
 KINDS = ("population", "learner", "evaluation")
 PARTS = ("evaluate", "plan", "update", "learn", "evaluation", "record")  # of a generation on rank 0: timing/seconds_<part>
 OVER = ("complete", "requeue", "failed", "dead")  # states in which no process works at the run
@@ -33,29 +33,6 @@ def counted_steps(run: RunFiles) -> np.ndarray:
     """Return the environment steps of all kinds so far, by generation, int64 [generations]."""
     kinds = [run.columns[name] for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns]
     return np.sum(kinds, axis=0) if kinds else np.zeros(0, np.int64)
-
-
-def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], returns [m, episodes]) of the evaluations of a policy, the one at the end included."""
-    returns = run.columns.get(f"metrics/evaluation_{policy}", np.zeros((0, 1)))
-    generations = run.columns.get("metrics/generation", np.zeros(0, int))[: len(returns)]
-    made = np.isfinite(returns).any(axis=1)
-    generations, returns = generations[made], returns[made]
-    final = run.columns.get(f"final/evaluation_{policy}")
-    if final is not None:
-        when = run.columns.get("final/generation", run.columns["metrics/generation"][-1:])
-        generations, returns = np.append(generations, when), np.vstack([returns, final])
-    return generations, returns
-
-
-def better(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], mean return [m] of the better policy) of the evaluations; unstable ones are no candidates."""
-    found: dict[int, float] = {}
-    for policy in POLICIES:
-        for generation, returns in zip(*evaluations(run, policy), strict=True):
-            if np.isfinite(returns).all():
-                found[int(generation)] = max(found.get(int(generation), -np.inf), float(returns.mean()))
-    return np.array(sorted(found), int), np.array([found[generation] for generation in sorted(found)])
 
 
 def finite_mean(returns: np.ndarray) -> float | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from command import Unusable, note
-from curves import column, provenance
+from curves import column
 from groups import grouped
 
 from esac_mpi.record import RunFiles
@@ -42,7 +42,7 @@ def measured(runs: list[RunFiles], last: int) -> Times:
     tasks = sorted({run.config.task.id for run in runs})
     if len(tasks) > 1:
         raise Unusable(f"mixed tasks: {', '.join(tasks)}; draw one at a time")
-    if len(cpus := {str(provenance(run).get("cpu")) for run in runs}) > 1:
+    if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
         note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
     sizes = {f"{run.config.algorithm}.population_size" for run in runs}
     times: Times = {}

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import measures
-from measures import evaluations as evaluations  # other tools take it from here
 from measures import last
 
 from esac_mpi.config import ConfigError

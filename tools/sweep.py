@@ -103,9 +103,9 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     options.out.write_text(text, encoding="utf-8")
     yield options.out
     yield f"{len(found)} runs, {len(known)} settings"
-    each = 'while read -r line; do OPTIONS="${line% --run-dir *}" RUN="${line##* }"'
-    yield f"SLURM    {each} sbatch jobs/slurm.sbatch; done < {options.out}"
-    yield f"PBS      {each} qsub -V jobs/pbs.sh; done < {options.out}"
+    elements = f"0-{len(found) - 1}"
+    yield f"SLURM    LIST={options.out} sbatch --array={elements}%10 jobs/slurm-array.sbatch"
+    yield f"PBS      qsub -v LIST={options.out} -J {elements} jobs/pbs-array.sh"
     yield f"here     xargs -L 1 -a {options.out} mpirun -n 2 python -m esac_mpi"
 
 

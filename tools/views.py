@@ -9,6 +9,7 @@ from pathlib import Path
 
 import measures
 import numpy as np
+from curves import evaluated
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -50,7 +51,7 @@ def figure(value: float | None, form: str = "{:,.1f}") -> str:
 
 def figures(run: RunFiles) -> dict[str, str]:
     """Return what is shown of a run, as text."""
-    returns = measures.better(run)[1]
+    returns = evaluated(run)[1]
     speed = measures.rate(run, measures.counted_steps(run), RECENT)
     efficiency = measures.parallel_efficiency(run, RECENT)
     left = measures.seconds_left(run, RECENT)
