@@ -26,8 +26,8 @@ SOLE = {
 
 TOOLS = {  # what a tool may import, inside its functions but for bench.py
     "bench.py": {"torch", "mujoco", "gymnasium", "dm_control"},  # what it times
-    "export.py": {"torch", "gymnasium"},
-    "torch_policy.py": {"torch"},
+    "export.py": {"torch"},
+    "torch_policy.py": {"torch", "gymnasium"},
     "stage.py": {"mujoco"},
     "posture.py": {"mujoco"},
 }

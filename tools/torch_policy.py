@@ -1,6 +1,6 @@
-"""A policy as a torch module. Part of tools/export.py."""
+"""A policy as a torch module, and as the actor of stable-baselines3's SAC. Part of tools/export.py."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -40,3 +40,22 @@ def module(policy: Any) -> Any:
             return self.centre + self.span * self.layers(x)
 
     return Actor().requires_grad_(False).eval()
+
+
+def sac(policy: Any) -> Any:
+    """Return a stable-baselines3 SAC whose actor is the policy, its standard deviation the least there, its critics untrained."""
+    from gymnasium.spaces import Box
+    from stable_baselines3 import SAC
+    from torch import nn
+
+    activation = nn.ReLU if policy.activation == "relu" else nn.Tanh
+    shape = {"net_arch": list(policy.layout.sizes[1:-1]), "activation_fn": activation}
+    entropy, nothing = -float(len(policy.low)), cast(Any, None)  # no environment
+    options = {"buffer_size": 1, "target_entropy": entropy, "policy_kwargs": shape, "device": "cpu", "_init_setup_model": False}
+    model: Any = SAC("MlpPolicy", nothing, **cast(Any, options))
+    model.observation_space = Box(-np.inf, np.inf, policy.layout.sizes[:1], np.float32)
+    model.action_space, model.n_envs = Box(policy.low, policy.high), 1
+    model._setup_model()
+    views = policy.layout.views(policy.theta)
+    fill(model.actor, [*views, 0 * views[-2], 0 * views[-1] - 20])  # the head of the standard deviation, at SB3's LOG_STD_MIN
+    return model
