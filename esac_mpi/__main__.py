@@ -5,18 +5,17 @@ import os
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before numpy: one BLAS thread per rank
     os.environ[_name] = "1"
 
+import time
+
 from esac_mpi import batch
 
-SECONDS_LEFT = batch.seconds_left(os.environ)  # before MPI starts: it may run a command
+BEGAN, SECONDS_LEFT = time.monotonic(), batch.seconds_left(os.environ)  # before MPI starts: it may run a command
 
 import platform
 import sys
-import time
 import traceback
 
 from esac_mpi import check, comm, config, job, learners, log, rollout, train
-
-LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
 
 
 def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
@@ -35,41 +34,43 @@ def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | in
 
 def main(argv: list[str]) -> int:
     """Run the program on this rank; return its exit code. One rank's exception ends the whole job."""
-    world = comm.World()
-    log.setup(world.rank, platform.node())
-    world.stop.listen()
+    world = None
     try:
-        comm.check_launcher(dict(os.environ), world.size)
-        answer = parse(world, [token for token in argv if token != "--check"])
-        command = ["python", "-m", "esac_mpi", *argv]
-        if isinstance(answer, int):
-            code = answer
-        elif "--check" in argv:
-            code = check.check(answer[0], world, 3600 * answer[0].max_hours or SECONDS_LEFT)
-        else:
-            code = train.train(*answer, world, command, SECONDS_LEFT)
-        world.free()
-        return code
+        world = comm.World()
+        log.setup(world.rank, platform.node())
+        world.stop.listen()
+        return work(world, argv)
     except comm.LaunchError as error:
         print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.WRONG_USAGE
     except (comm.DivergedError, rollout.NoFiniteReturn) as error:  # all ranks raise these together
-        if world.rank == 0:
+        if world and world.rank == 0:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.FAILED
     except learners.LearnerNotFinite as error:  # rank 0 alone raises this
         told = ", ".join([str(error), *getattr(error, "__notes__", [])])
-        print(f"esac_mpi: {told}; the last checkpoint stands", file=sys.stderr, flush=True)
-        time.sleep(LAST_WORDS)
-        world.abort(job.FAILED)
-        raise
+        comm.abort(job.FAILED, f"esac_mpi: {told}; the last checkpoint stands")
     except BaseException:
-        print(f"esac_mpi: rank {world.rank} on {platform.node()} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
-        time.sleep(LAST_WORDS)
-        world.abort(job.FAILED)
-        raise
+        who = f"rank {world.rank}" if world else "a rank"
+        comm.abort(job.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")
     finally:
-        world.stop.end()
+        if world:
+            world.stop.end()
+
+
+def work(world: comm.World, argv: list[str]) -> int:
+    """Do what the command line asks for; return the exit code."""
+    comm.check_launcher(dict(os.environ), world.size)
+    answer = parse(world, [token for token in argv if token != "--check"])
+    elapsed = time.monotonic() - BEGAN
+    if isinstance(answer, int):
+        code = answer
+    elif "--check" in argv:
+        code = check.check(answer[0], world, (3600 * answer[0].max_hours or SECONDS_LEFT) - elapsed)
+    else:
+        code = train.train(*answer, world, ["python", "-m", "esac_mpi", *argv], SECONDS_LEFT, elapsed)
+    world.free()
+    return code
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ node to node by one allgather of the nodes' first ranks, and from shared memory 
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -26,6 +28,8 @@ from esac_mpi.watchdog import Watchdog
 # part given up.
 HEADER = 5
 BUSY, STOP, CHECKSUM, BACKGROUND, GIVEN_UP = range(HEADER)
+LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
+LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
 POLLS = 50  # tests of an exchange between two slices of the background
 
 
@@ -85,7 +89,7 @@ class World:
         self.learning = False
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
-        self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda: self.abort(1))
+        self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words))
         self.stopping = False
 
     def map(
@@ -270,12 +274,11 @@ class World:
         return self.stopping
 
     def _abort_on_signal(self) -> None:
-        print(f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written", file=sys.stderr, flush=True)
-        self.abort(1)
+        abort(1, f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written")
 
-    def abort(self, code: int) -> None:
+    def abort(self, code: int) -> NoReturn:
         """End all ranks at once."""
-        self._comm.Abort(code)
+        abort(code)
 
     def free(self) -> None:
         """Release the shared arrays; none may be used afterwards."""
@@ -331,12 +334,30 @@ class World:
             )
 
     def _refuse_without_memory(self, size: int) -> None:
-        if not os.path.isdir("/dev/shm"):
-            return
-        free = os.statvfs("/dev/shm")
-        available = free.f_bavail * free.f_frsize
-        if size > available:
+        available = self._node.bcast(_free_memory() if self.local == 0 else None)  # one rank's view: others' may differ
+        if available is not None and size > available:
             raise MemoryError(f"/dev/shm of {platform.node()} has {available} bytes free; the shared arrays need {size} more")
+
+
+def _free_memory() -> int | None:
+    """Return the bytes free in /dev/shm, None where there is none."""
+    if not os.path.isdir("/dev/shm"):
+        return None
+    free = os.statvfs("/dev/shm")
+    return free.f_bavail * free.f_frsize
+
+
+def abort(code: int, *last_words: str) -> NoReturn:
+    """End all ranks at once, after last words to stderr, whatever becomes of these and of the MPI library."""
+    last_resort = threading.Timer(LAST_RESORT, os._exit, [code])
+    last_resort.daemon = True
+    last_resort.start()
+    with suppress(OSError, ValueError):
+        if last_words:
+            print(*last_words, sep="\n", file=sys.stderr, flush=True)
+            time.sleep(LAST_WORDS)
+    MPI.COMM_WORLD.Abort(code)
+    os._exit(code)  # MPICH's has been seen to come back
 
 
 def library() -> str:

@@ -32,6 +32,7 @@ class Ended(Exception):
 def together(world: World, action: Callable[[], Any], codes: dict[type[Exception], int]) -> Any:
     """Run `action` on every rank; if one fails with an error of `codes`, all ranks raise Ended with the first such error."""
     failure, result = None, None
+    world.watchdog.works_on("the set-up")
     try:
         result = action()
     except tuple(codes) as error:

@@ -56,6 +56,23 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
+    try:
+        go_back(job)
+    except Ended as end:
+        if job.run:
+            if end.code != FINISHED:
+                fail(job)
+            job.run.close()
+        raise
+    if job.run:
+        announce(job, origin)
+        take_up(job, job.run)
+    return job
+
+
+def go_back(job: Job) -> None:
+    """Give every rank the state that the run directory holds. Raises Ended, also where there is nothing to do."""
+    world = job.world
     together(world, lambda: restore(job), exit_codes(world))
     state.share(job.state, world)
     if world.from_root(job.unevaluated is not None) and world.rank:
@@ -63,35 +80,29 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     check_directory_is_shared(job)
     world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
     if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
-        where = run_directory(config)
+        where = run_directory(job.config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
     refuse_without_progress(job)
-    if job.run:
-        announce(job, origin)
-        take_up(job, job.run)
-    return job
 
 
 def refuse_without_progress(job: Job) -> None:
-    """Make a run that has been started too often in vain a failed one. Raises Ended."""
+    """Let a run that has been started too often in vain be a failed one. Raises Ended."""
     limit, run = job.config.stop.starts, job.run
     if not job.world.from_root(run is not None and 0 < limit < run.starts):
         return
-    if run:
-        fail(job)
     where = run_directory(job.config) / "log.txt"
     raise Ended(
         FAILED,
-        f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at {where}; "
-        "the same command starts it again",
+        f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at what it "
+        f"printed, and at {where}; the same command starts it again",
     )
 
 
 def check_directory_is_shared(job: Job) -> None:
     """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
     world = job.world
-    path, content = world.from_root((job.run.path, (job.run.path / "run.lock").read_bytes()) if job.run else None)
-    seen = bool(world.local) or sees(path / "run.lock", content, world.clock)
+    path, content = world.from_root((job.run.path, job.run.token) if job.run else None)
+    seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
     blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
     if blind and world.rank == 0:
         log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")

@@ -10,8 +10,9 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-SAME = {signal.SIGTERM: 0.05, signal.SIGUSR1: 0.05, signal.SIGINT: 1.0}  # signals this close are one [s]: a terminal and its
-# launcher both send Ctrl-C
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SAME = 1.0  # signals this close are one [s]: a terminal and a launcher, or a batch system and a launcher, send it each
+LONGEST = 1e8  # of a timer [s]
 AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
 
 
@@ -36,21 +37,21 @@ class Stop:
 
     def listen(self) -> None:
         """Take the signals over; to be called from the main thread."""
-        for number in SAME:
+        for number in SIGNALS:
             signal.signal(number, self._hear)
         signal.signal(signal.SIGALRM, self._alarm)
 
     def end(self) -> None:
         """Let signals and the alarm pass: the run is over, and its exit code stands."""
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number in (*SAME, signal.SIGALRM):
+        for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
     def give_up_at(self, when: float) -> None:
         """Wish to stop, and give up what is unfinished at a time of the clock, or earlier if that was said before."""
         if when < self._give_up:
             self._give_up = when
-            signal.setitimer(signal.ITIMER_REAL, max(when - self._clock(), 1e-3), AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, min(max(when - self._clock(), 1e-3), LONGEST), AGAIN)
 
     @property
     def overdue(self) -> bool:
@@ -74,11 +75,12 @@ class Stop:
 
     def _hear(self, number: int, frame: Any) -> None:
         now = self._clock()
-        if self._heard and now - self._heard[-1] < SAME[signal.Signals(number)]:
+        if self._heard and now - self._heard[-1] < SAME:
             return
         self._heard.append(now)
         self.wished = True
         if len(self._heard) > 2:
+            self._inside = False  # no alarm comes between
             self._abort()
         elif len(self._heard) == 2:
             self.give_up_at(now)

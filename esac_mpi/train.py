@@ -29,29 +29,33 @@ from esac_mpi.job import (
 from esac_mpi.set_up import set_up
 
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
+RECENT = 20  # generations by which the next ones are judged
 SPARE, SPARE_FRACTION = (
     30.0,
     0.05,
 )  # of the time that is left at the start, kept for what was not foreseen: the lesser of the two [s]
 
 
-def train(config: Config, fresh: bool, world: World, command: list[str], seconds_left: float = math.inf) -> int:
+def train(
+    config: Config, fresh: bool, world: World, command: list[str], seconds_left: float = math.inf, elapsed: float = 0.0
+) -> int:
     """Run `config` to the end of its budget, from where its run directory stands; return the exit code.
 
-    seconds_left: what the batch system leaves to this job [s].
+    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s].
     """
     world.stop.grace = config.stop.grace_seconds
     seconds_left = 3600 * config.max_hours or seconds_left
-    deadline = world.clock() + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
+    deadline = world.clock() - elapsed + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
+    if config.stop.member_minutes:
+        world.watchdog.member_limit = 60 * config.stop.member_minutes
+    world.watchdog.watch()
     try:
         job = set_up(config, fresh, world, command)
     except Ended as end:
         if world.rank == 0:
             log.say(f"esac_mpi: {end}") if end.code == FINISHED else print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
         return end.code
-    job.deadline = deadline
-    if config.stop.member_minutes:
-        world.watchdog.member_limit = 60 * config.stop.member_minutes
+    job.deadline = world.clock() + world.from_root(deadline - world.clock())  # rank 0's decides, on every rank's own clock
     try:
         world.agree()
         go_on(job)
@@ -88,7 +92,6 @@ def go_on(job: Job) -> None:
             timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)
             add_row(job, row, timing)
-            job.run.beat()
             tried = checkpoint_if_due(job, tried)
             recording = world.clock() - now
         job.seconds.append(world.clock() - began)
@@ -96,17 +99,15 @@ def go_on(job: Job) -> None:
 
 
 def keep_time(job: Job) -> None:
-    """Tell the watchdog what is usual; on rank 0, wish to stop when what is left may not last for two more generations."""
+    """Tell the watchdog what is usual; wish to stop when what is left may not last for two more generations."""
     world, limit = job.world, 60 * job.config.stop.silent_minutes
     world.watchdog.generation = job.state.generation + 1
-    if world.rank:
-        return
-    if limit:
+    if limit and world.rank == 0:
         world.watchdog.silence_limit = max(limit, SILENCE * float(np.median(job.seconds or [0.0])))
     if math.isfinite(job.deadline):
         last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
         world.stop.give_up_at(last)
-        if world.clock() + 2 * max(job.seconds, default=0.0) > last:
+        if world.rank == 0 and world.clock() + 2 * max(job.seconds[-RECENT:], default=0.0) > last:
             world.stop.wished = True
 
 

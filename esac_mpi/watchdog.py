@@ -4,14 +4,13 @@ end, or other ranks that are no longer heard of.
 
 import faulthandler
 import math
-import os
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 TICK = 1.0  # longest time between two looks [s]
-LAST_WORDS = 2.0  # time for the other ranks' stacks, and for the launcher to forward what was said [s]
 
 
 class Watchdog:
@@ -21,7 +20,7 @@ class Watchdog:
     inf = for ever. generation: of the run. Time is counted in looks, so that a suspended job or a clock that jumps is no alarm.
     """
 
-    def __init__(self, who: str, abort: Callable[[], None]) -> None:
+    def __init__(self, who: str, abort: Callable[[str], None]) -> None:
         self.member_limit = self.silence_limit = math.inf
         self.generation = 0
         self._who, self._abort = who, abort
@@ -65,8 +64,9 @@ class Watchdog:
                 self._bark(f"{self._doing} for {limit / 60:.3g} minutes ({name})")
 
     def _bark(self, what: str) -> None:
-        print(f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its stacks:", file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(all_threads=True)
-        time.sleep(LAST_WORDS)
-        threading.Timer(5.0, os._exit, [1]).start()  # should the library not come back
-        self._abort()
+        stacks = ""
+        with suppress(OSError, ValueError, RuntimeError), tempfile.TemporaryFile() as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+            file.seek(0)
+            stacks = file.read().decode(errors="replace")
+        self._abort(f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its stacks:\n{stacks}")

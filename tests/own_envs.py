@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from esac_mpi.provenance import PROBE_STEPS
+from esac_mpi.stop import SAME
 
 
 class Walk(gymnasium.Env):
@@ -92,7 +93,7 @@ class Signalled(Walk):
             signals = int(os.environ["SIGNALS"])
             for _ in range(signals):
                 os.kill(os.getpid(), signal.SIGUSR1)
-                self.wait(0.1, through=signals > 2)
+                self.wait(SAME + 0.1, through=signals > 2)
         return super().step(action)
 
     def wait(self, seconds, through):

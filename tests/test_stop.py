@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, run
+from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, environment, run
 from test_run import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi import batch
@@ -30,8 +30,9 @@ def status(path: Path) -> dict:
 
 
 @pytest.fixture
-def stop():
-    """A Stop that hears signals; what was there before comes back."""
+def stop(monkeypatch):
+    """A Stop that hears signals, and merges only what is very close; what was there before comes back."""
+    monkeypatch.setattr("esac_mpi.stop.SAME", 0.05)
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     aborted = []
@@ -81,8 +82,10 @@ def test_sigterm_gives_a_generation_its_grace_and_the_others_give_it_all_the_tim
     assert 0.25 < time.monotonic() - start < 10
 
 
-def test_a_terminals_double_ctrl_c_is_one_signal(stop):
-    assert stop.carry_out(lambda: (send(signal.SIGINT), send(signal.SIGINT)))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_what_a_terminal_or_batch_system_sends_twice_is_one_signal(stop, monkeypatch, number):
+    monkeypatch.setattr("esac_mpi.stop.SAME", 1.0)
+    assert stop.carry_out(lambda: (send(number), send(number), send(number)))
     assert stop.wished
     assert not stop.overdue
 
@@ -130,9 +133,12 @@ def test_what_the_batch_system_leaves():
 @pytest.mark.parametrize(("waiting", "name"), [(False, "stop.member_minutes"), (True, "stop.silent_minutes")])
 def test_the_watchdog_names_what_hangs_and_how_long_it_may(waiting, name):
     program = f"""
-import os, time
+import os, sys, time
 from esac_mpi.watchdog import Watchdog
-dog = Watchdog("rank 3 on host", lambda: os._exit(9))
+def abort(words):
+    print(words, file=sys.stderr, flush=True)
+    os._exit(9)
+dog = Watchdog("rank 3 on host", abort)
 dog.member_limit = dog.silence_limit = 0.6
 dog.generation = 12
 dog.watch()
@@ -154,7 +160,7 @@ time.sleep(60)
 
 
 def test_a_watchdog_without_limits_is_no_thread():
-    dog = Watchdog("rank 0", lambda: None)
+    dog = Watchdog("rank 0", lambda words: None)
     dog.watch()
     assert dog._thread is None
 
@@ -290,12 +296,12 @@ def test_a_generation_that_outlasts_max_hours_is_given_up(tmp_path, monkeypatch)
 
 def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     path = tmp_path / "run"
-    arguments = ["--task.id", "own_envs:Stuck-v0", *SMALL, "--stop.member_minutes", 0.02, "--budget.generations", 10**5]
+    arguments = ["--task.id", "own_envs:Stuck-v0", *SMALL, "--stop.member_minutes", 0.1, "--budget.generations", 10**5]
     start = time.monotonic()
     done = run(2, *arguments, "--run-dir", path, code=None)
     assert done.returncode != 0
     assert time.monotonic() - start < 60
-    assert re.search(r"rank \d on \S+ hangs: .* for 0.02 minutes \(stop.member_minutes\), generation \d", done.stderr)
+    assert re.search(r"rank \d on \S+ hangs: .* for 0.1 minutes \(stop.member_minutes\), generation \d", done.stderr)
     assert re.search(r"own_envs.py\", line \d+ in step", done.stderr)
     assert summary(path)["status"] == "dead"
     read(path / "checkpoint.h5")
@@ -334,3 +340,80 @@ def test_rank_0_killed_is_dead_and_resumes(tmp_path, start, uninterrupted):
     assert process.returncode != 0
     assert time.monotonic() - began < 10
     assert summary(path)["status"] == "dead"
+
+
+def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp_path, start):
+    path = tmp_path / "run"
+    arguments = [*CYCLIC, "--budget.generations", 10**5, "--run-dir", path]
+    process = start(2, *arguments, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 3)
+    assert summary(path)["status"] == "running"
+    done = run(2, *arguments, code=2)
+    assert f"in use by another run: host {status(path)['host']}, pid {status(path)['pid']}" in done.stderr
+    assert "Traceback" not in done.stderr
+    made = rows_published(path)
+    wait_for(lambda: rows_published(path) > made)
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=60)
+    assert (process.returncode, status(path)["status"]) == (75, "requeue")
+
+
+def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOW", "0.1")
+    monkeypatch.setenv("NODES", "2")
+    start, path = time.monotonic(), tmp_path / "run"
+    many = [*SMALL, "--esac.population_size", 200]  # minutes a generation, if a node finishes its share
+    slow = ["--task.id", "own_envs:Slow-v0", *many, "--budget.generations", 5]
+    run(2, *slow, "--max-hours", 8 / 3600, "--run-dir", path, code=75, program=EAGER)
+    assert time.monotonic() - start < 60
+    assert (status(path)["status"], status(path)["generation"]) == ("requeue", 0)
+
+
+@pytest.mark.parametrize("broken", ["closed", "full"])
+def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
+    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 10**4, "--run-dir", tmp_path / "run"]
+    reader, writer = os.pipe()
+    if broken == "closed":
+        os.close(reader)
+    else:
+        os.set_blocking(writer, False)
+        with suppress(BlockingIOError):
+            while os.write(writer, bytes(4096)):
+                pass
+        os.set_blocking(writer, True)
+    line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]  # no launcher, which would read it
+    process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=writer)
+    os.close(writer)
+    assert process.wait(60) != 0
+    assert Run.open(tmp_path / "run").state == "failed"
+
+
+def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
+    path = tmp_path / "run"
+    arguments = [*CYCLIC, "--stop.member_minutes", 0.1, "--budget.generations", 10**5, "--run-dir", path]
+    process = start(0, *arguments, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 3)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(8)  # more than the 6 s that a member may take
+    process.send_signal(signal.SIGCONT)
+    made = rows_published(path)
+    wait_for(lambda: rows_published(path) > made + 5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+
+
+def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path):
+    few = [*CYCLIC, "--esac.population_size", 4, "--budget.generations", 4]
+    run(1, *few, "--run-dir", tmp_path / "one")
+    run(7, *few, "--run-dir", tmp_path / "seven")
+    assert_same_run(tmp_path / "one", tmp_path / "seven")
+
+
+def test_a_learner_that_breaks_ends_the_run_in_one_line_and_leaves_the_checkpoint(tmp_path):
+    broken = [*CYCLIC, "--sac.temperature", 1e308, "--budget.generations", 50, "--run-dir", tmp_path / "run"]
+    done = run(2, *broken, code=1)
+    assert len([line for line in done.stderr.splitlines() if "finite" in line]) == 1
+    assert "Traceback" not in done.stderr
+    assert summary(tmp_path / "run")["status"] == "failed"
+    read(tmp_path / "run/checkpoint.h5")

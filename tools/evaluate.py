@@ -138,6 +138,5 @@ if __name__ == "__main__":
         traceback.print_exc()
         time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
         world.abort(1)
-        raise SystemExit(1) from None
     world.free()
     sys.exit(code)

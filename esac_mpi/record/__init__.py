@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -91,6 +92,7 @@ class Run:
     complete: whether status.json called the run complete when it was taken up.
     starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
     that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
+    token: what run.lock holds while this run has it. Nobody may open that file in this process: to close it would drop the lock.
     checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
     """
 
@@ -104,7 +106,7 @@ class Run:
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
         self._since = 0  # generation of the newest checkpoint at this start
         self._written = 0  # bytes published so far
-        self._beaten = -math.inf
+        self._closed = threading.Event()
         self._metrics, self._timing = Rows(), Rows(ragged=True)
         self._final: Arrays = {}
         self._segments: dict[int, Segment] = {}  # published ones that the ring still needs, by index
@@ -114,7 +116,7 @@ class Run:
         self._hashes: dict[str, Any] = {}  # checkpoint_generation, theta_sha256, state_sha256
         self._published = -math.inf
         self._lock = -1
-        self._token = f"{socket.gethostname()} {os.getpid()} {datetime.now(UTC).isoformat()}\n".encode()
+        self.token = f"{socket.gethostname()} {os.getpid()} {datetime.now(UTC).isoformat()}\n".encode()
 
     @classmethod
     def begin(cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False) -> "Run":
@@ -155,8 +157,8 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         if self._lock < 0:
             self._lock = lock.take(self.path, create=True)
-        os.pwrite(self._lock, self._token, 0)
-        os.ftruncate(self._lock, len(self._token))
+        os.pwrite(self._lock, self.token, 0)
+        os.ftruncate(self._lock, len(self.token))
         for leftover in (*self.path.glob("*.tmp.[0-9]*"), *(self.path / REPLAY).glob("*.tmp.[0-9]*")):
             leftover.unlink()
         last = read_status(self.path)
@@ -177,8 +179,9 @@ class Run:
             host, pid, when = (last.get(name, "unknown") for name in ("host", "pid", "time"))
             self.died = (
                 f"the run before this one ended without a word (host {host}, pid {pid}, status of {when}): "
-                "killed, out of memory, or its node lost"
+                "killed, out of memory, its node lost, or an error that its output tells"
             )
+        threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True).start()
         if not self.complete:
             self.status("running", self._since, **{name: last[name] for name in ("best_return",) if name in last})
 
@@ -338,7 +341,7 @@ class Run:
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
         start = self.restored.generation if self.restored is not None else 0
-        host, pid = self._token.decode().split()[:2]
+        host, pid = self.token.decode().split()[:2]
         entries = {"status": status, "generation": generation, "progress": generation - start, "host": host, "pid": int(pid)}
         entries |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "starts": self.starts, "since": self._since}
         if self._hashes.get("checkpoint_generation") == generation:
@@ -362,17 +365,19 @@ class Run:
 
     def close(self) -> None:
         """Release the lock."""
+        self._closed.set()
         if self._lock >= 0:
-            lock.release(self._lock, self._token)
+            lock.release(self._lock, self.token)
             self._lock = -1
 
     def beat(self) -> None:
-        """Touch run.lock, at most every 30 s: the sign of life where the file system has no locks."""
-        now = time.monotonic()
-        if now >= self._beaten + lock.BEAT:
-            self._beaten = now
-            with suppress(OSError):
-                os.utime(self._lock)
+        """Touch run.lock: the sign of life where the file system has no locks."""
+        with suppress(OSError):
+            os.utime(self._lock)
+
+    def _keep_beating(self) -> None:
+        while not self._closed.wait(lock.BEAT):
+            self.beat()
 
     def _publish(
         self, name: str, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False
@@ -383,7 +388,7 @@ class Run:
     def _guard(self) -> None:
         """Touch run.lock; raise Refused if another run took it: locks do not reach every file system, or it was removed."""
         try:
-            ours = os.pread(self._lock, 1000, 0) == self._token
+            ours = os.pread(self._lock, 1000, 0) == self.token
             with suppress(FileNotFoundError):
                 ours &= os.path.samestat(os.stat(self.path / LOCK), os.fstat(self._lock))
         except OSError as error:
