@@ -67,14 +67,14 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     wall, busy = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
     part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
     start = wall[generation - 1] if generation else 0.0
-    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["update"], part["learn"]])
+    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
     own = run.config.algorithm != "sac"
-    found = [(0, "writing", start, part["record"]), (0, "learner", ends[2], part["learn"])]
+    found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
     if beside(run)[generation]:
         found.append((0, "learner", ends[0] + busy[0], part["evaluate"] - busy[0]))
     for rank in np.flatnonzero(np.isfinite(busy)).tolist():
         found.append((rank, "members", start if rank else ends[0], busy[rank] * own))
-        found.append((rank, "update", ends[1], part["update"]))
+        found.append((rank, "update", ends[2], part["update"]))
         found.append((rank, "noise-free evaluation", ends[3], part["evaluation"]))
     return found
 
