@@ -172,6 +172,81 @@ class SAC:
 
 
 @dataclass(frozen=True)
+class TD3:
+    """algorithm = "td3" (F: Fujimoto et al. 2018, and the authors' later code)."""
+
+    lr_td3: float = 3e-4
+    """Adam's learning rate of actor and critics. F: the later code; the paper has 1e-3, with batches of 100."""
+    gamma: float = 0.99
+    """Discount. F."""
+    tau: float = 0.005
+    """Polyak coefficient of the targets. F."""
+    policy_delay: int = 2
+    """Updates of the critics per update of actor and targets, d [updates]. F."""
+    policy_noise: float = 0.2
+    """Noise on the target's action [standard deviation; actions are in [-1, 1]]. F: 0.2 of the action's bound."""
+    noise_clip: float = 0.5
+    """Bound of that noise, c [of the action's bound]. F."""
+    exploration_noise: float = 0.1
+    """Gaussian noise of the actions that are played [standard deviation; actions are in [-1, 1]]. F."""
+    batch_size: int = 256
+    """Transitions per update. F: the later code; the paper has 100."""
+    replay_capacity: int = 1_000_000
+    """Transitions kept [transitions]. F."""
+    start_steps: int = 25_000
+    """First training steps, taken with uniform random actions and without updates [steps]. F: the later code; the paper has
+    10,000 for HalfCheetah and Ant, else 1,000."""
+    updates_per_step: float = 1.0
+    """Gradient updates per training step. F."""
+    interleaved: bool = True
+    """Update after every step (F), in place of collecting the generation first."""
+    steps_per_generation: int = 1000
+    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
+    episodes_on: Literal["root", "ranks"] = "root"
+    """Who plays: rank 0, a step at a time between its updates; or all ranks, whole episodes by the actor as it was at the
+    generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
+    episodes_per_generation: int = 8
+    """Episodes of a generation under episodes_on = ranks [episodes]; not the number of ranks, on which no result depends."""
+
+
+@dataclass(frozen=True)
+class DDPG:
+    """algorithm = "ddpg" (L: Lillicrap et al. 2016)."""
+
+    lr_actor: float = 1e-4
+    """Adam's learning rate of the actor. L."""
+    lr_critic: float = 1e-3
+    """Adam's learning rate of the critic. L."""
+    critic_weight_decay: float = 1e-2
+    """L2 coefficient of the critic: its gradient gains this times its parameters. L."""
+    gamma: float = 0.99
+    """Discount. L."""
+    tau: float = 0.001
+    """Polyak coefficient of the targets. L."""
+    exploration_noise: float = 0.1
+    """Gaussian noise of the actions that are played [standard deviation; actions are in [-1, 1]]. Fujimoto et al. 2018; L has
+    an Ornstein-Uhlenbeck process of 0.2."""
+    batch_size: int = 64
+    """Transitions per update. L."""
+    replay_capacity: int = 1_000_000
+    """Transitions kept [transitions]. L."""
+    start_steps: int = 25_000
+    """First training steps, taken with uniform random actions and without updates [steps]. Code of Fujimoto et al. 2018;
+    L: 0."""
+    updates_per_step: float = 1.0
+    """Gradient updates per training step. L."""
+    interleaved: bool = True
+    """Update after every step (L), in place of collecting the generation first."""
+    steps_per_generation: int = 1000
+    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
+    episodes_on: Literal["root", "ranks"] = "root"
+    """Who plays: rank 0, a step at a time between its updates; or all ranks, whole episodes by the actor as it was at the
+    generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
+    episodes_per_generation: int = 8
+    """Episodes of a generation under episodes_on = ranks [episodes]; not the number of ranks, on which no result depends."""
+
+
+@dataclass(frozen=True)
 class Learner:
     """Where the gradient learner runs."""
 
@@ -234,9 +309,9 @@ class Display:
 
 @dataclass(frozen=True)
 class Config:
-    """ESAC and its two halves on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
+    """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
 
-    algorithm: Literal["esac", "es", "sac"] = "esac"
+    algorithm: Literal["esac", "es", "sac", "td3", "ddpg"] = "esac"
     """Which algorithm runs; its table below has the same name."""
     seed: int = 0
     """Every random number of the run is addressed by this and what it is for."""
@@ -250,6 +325,8 @@ class Config:
     esac: ESAC = field(default_factory=ESAC)
     es: ES = field(default_factory=ES)
     sac: SAC = field(default_factory=SAC)
+    td3: TD3 = field(default_factory=TD3)
+    ddpg: DDPG = field(default_factory=DDPG)
     learner: Learner = field(default_factory=Learner)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -381,14 +458,18 @@ def load(argv: list[str]) -> tuple[Config, bool]:
     return config, fresh
 
 
+LEARNERS = ("sac", "td3", "ddpg")  # tables of the gradient learners
+LEARNERS_POSITIVE = ("batch_size", "replay_capacity", "steps_per_generation")
 EVERY_POSITIVE = ("population_size", "sigma", "lr_es", "fitness_episodes", "noise_table_size", "noise_rank")  # of es and esac
 
 
 def check(config: Config) -> None:
     """Raise ConfigError unless every field, and every combination of fields, can be run."""
     positive = {
-        "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "sac.batch_size",
-        "sac.replay_capacity", "sac.steps_per_generation",
+        "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "td3.lr_td3",
+        "ddpg.lr_actor", "ddpg.lr_critic", "td3.policy_delay", "td3.episodes_per_generation",
+        "ddpg.episodes_per_generation",
+        *(f"{t}.{k}" for t in LEARNERS for k in LEARNERS_POSITIVE),
         *(f"{t}.{k}" for t in ("esac", "es") for k in EVERY_POSITIVE),
         "esac.gradient_interval", "esac.p_sac_decay", "esac.amt_interval",
     }  # fmt: skip
@@ -400,11 +481,14 @@ def check(config: Config) -> None:
                 raise ConfigError(f"{name} = {v}: must be {'positive' if name in positive else 'at least 0'} and finite")
             if v >= 2**63 and isinstance(v, int):
                 raise ConfigError(f"{name} = {v}: must be below 2**63")
-    for name in ("esac.winner_fraction", "esac.winner_pull", "esac.p_sac_initial", "esac.p_sac_final", "sac.gamma", "sac.tau"):
+    fractions = ("esac.winner_fraction", "esac.winner_pull", "esac.p_sac_initial", "esac.p_sac_final")
+    for name in (*fractions, *(f"{table}.{key}" for table in LEARNERS for key in ("gamma", "tau"))):
         if (value := dict(flatten(config))[name]) > 1:
             raise ConfigError(f"{name} = {value}: must be at most 1")
-    if config.sac.batch_size > config.sac.replay_capacity:
-        raise ConfigError(f"sac.batch_size = {config.sac.batch_size}: must be at most sac.replay_capacity")
+    for table in LEARNERS:
+        options = getattr(config, table)
+        if options.batch_size > options.replay_capacity:
+            raise ConfigError(f"{table}.batch_size = {options.batch_size}: must be at most {table}.replay_capacity")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.learner.device):
         raise ConfigError(f"learner.device = {config.learner.device!r}: expected auto, cpu, cuda or cuda:<number>")
     if not config.esac.sac_episodes and not config.esac.sac_min_steps:

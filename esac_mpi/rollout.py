@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from esac_mpi.envs import Env, UnstablePhysics
-from esac_mpi.noise import Purpose, integer
+from esac_mpi.envs import Env, UnstablePhysics, transition
+from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 
 
@@ -83,6 +83,63 @@ def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None
     if env.unstable or not np.isfinite(total):
         total = np.nan
     return Episode(total, length)
+
+
+def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tuple[np.ndarray, Episode]:
+    """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
+
+    Transitions are float64 [n, 2 o + a + 2]: observation, action, reward, terminated, next observation. A step that cannot be
+    learned from is counted, ends the episode and is not among them.
+    """
+    rows = [np.zeros((0, 2 * env.observation_size + env.action_size + 2))]
+    total, length, ended = 0.0, 0, False
+    try:
+        observation = env.reset(seed)
+    except UnstablePhysics:
+        return rows[0], Episode(np.nan, 0)
+    while not ended:
+        action = act(observation)
+        length += 1
+        answer = transition(env, action)
+        if answer is None:
+            return np.vstack(rows), Episode(np.nan, length)
+        next_observation, reward, terminated, truncated = answer
+        rows.append(np.concatenate([observation, action, [reward, terminated], next_observation])[None])
+        total, ended, observation = total + reward, terminated or truncated, next_observation
+    return np.vstack(rows), Episode(total, length)
+
+
+def collect(
+    world: Spread, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
+) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+    """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
+
+    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, and
+    each rank's busy time [s].
+    """
+    width = 2 * env.observation_size + env.action_size + 2
+
+    def work(i: int) -> np.ndarray:
+        random = generator(seed, Purpose.LEARNER, k, block=i)
+
+        def act(observation: np.ndarray) -> np.ndarray:
+            if noise is None:
+                return random.uniform(-1.0, 1.0, env.action_size).astype(np.float32)
+            gaussian = random.standard_normal(env.action_size, dtype=np.float32)
+            return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
+
+        try:
+            rows, episode = explore(env, act, integer(seed, Purpose.LEARNER_EPISODE, k, block=i))
+        except Exception as error:
+            error.add_note(f"in the training episodes of generation {k}, episode {i}")
+            raise
+        packed = np.zeros(3 + env.horizon * width)
+        packed[:3] = episode.episodic_return, episode.episodic_length, len(rows)
+        packed[3 : 3 + rows.size] = rows.ravel()
+        return packed
+
+    table, busy = world.map(work, episodes, 3 + env.horizon * width)
+    return [(row[3:].reshape(-1, width)[: int(row[2])], float(row[0]), int(row[1])) for row in table], busy
 
 
 def evaluate(

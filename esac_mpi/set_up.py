@@ -120,14 +120,17 @@ def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float
 
 
 def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
-    """Return the SAC learner, on rank 0 of the algorithms that have one."""
+    """Return the gradient learner, on rank 0 of the algorithms that have one."""
     if world.rank or config.algorithm == "es":
         return None
-    esac = config.esac  # a phase keeps the transitions that it overwrites, until its result enters
-    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
-    if config.algorithm == "sac":
-        reserve = config.sac.steps_per_generation
-    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
+    esac, name = config.esac, config.algorithm  # a phase keeps the transitions that it overwrites, until its result enters
+    if name in learners.LEARNERS:
+        options = getattr(config, name)
+        parallel = getattr(options, "episodes_on", "root") == "ranks"
+        reserve = options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+    else:
+        name, reserve = "sac", max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
+    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
@@ -192,7 +195,7 @@ def take_up(job: Job, run: "Run") -> None:
 def announce(job: Job, origin: dict[str, Any]) -> None:
     """Say what runs, where, and from which generation. Rank 0 only."""
     assert job.run is not None
-    config, device = job.config, "" if job.learner is None else f", SAC on {origin['device']}"
+    config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
@@ -200,7 +203,9 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         spare = len(affinity.cores()) - job.world.locals
         if origin["device"] == "cpu" and spare > 0:
             threads = config.learner.threads
-            log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")
+            log.say(
+                f"  {spare} core(s) of this node have no rank; the learner could use them: --learner.threads {threads + spare}"
+            )
         return
     if job.run.died:
         log.say(f"  {job.run.died}")

@@ -122,7 +122,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     moved = update(params, state, k, sigma_noise, shaped, plan.winners, world)  # lines 11, 26
     row = describe(params, state, population, plan, moved)
     if phase is not None:  # the theta of line 27
-        sac.enter(phase, world, state, learner)
+        sac.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
     if plan.learns and esac.learner_lag:
         state.phase_begun, world.learning = k, True

@@ -54,6 +54,16 @@ class Env(Protocol):
         ...
 
 
+def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
+    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from."""
+    try:
+        answer = env.step((env.high + env.low) / 2 + (env.high - env.low) / 2 * action)
+    except UnstablePhysics:
+        return None
+    observation, reward, *_ = answer
+    return answer if math.isfinite(reward) and np.isfinite(observation).all() and not env.unstable else None
+
+
 def make(id: str, horizon: int = 0) -> Env:
     """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0 or CyclicMDP-v0.
 
