@@ -25,7 +25,8 @@ class Task:
     """The environment."""
 
     id: str = "HalfCheetah-v5"
-    """Gymnasium id, dm_control/<domain>-<task>-v0, CyclicMDP-v0, or module:EnvId for your own. P: section 6."""
+    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4: CyclicMDP-v0 by the
+    paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
     horizon: int = 0
     """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
 
@@ -74,7 +75,7 @@ class Evolution:
     fitness_episodes: int = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
     start_states: Literal["slot", "member"] = "member"
-    """Who shares a start state: the members of a slot (a mirrored pair), or nobody."""
+    """Who shares a start state, and the noise on actions: the members of a slot (a mirrored pair), or nobody."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
     each weight matrix (EGGROLL, arXiv:2511.16652)."""
@@ -82,6 +83,12 @@ class Evolution:
     """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
     noise_rank: int = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
+    fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = "centered_ranks"
+    """F_i of the gradient: ranks of the returns in [-0.5, 0.5] (C; OpenAI-ES); (return - mean) / std (OpenAI's blog of ES); the
+    sum of the signs of an episode's rewards, or its ranks (OpenAI-ES, return_proc_mode). Winners are the best by return."""
+    action_noise: float = 0.0
+    """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
+    an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
     length_cap: float = 0.0
     """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
 
@@ -105,6 +112,17 @@ class ESAC(Evolution):
     """Fraction of the members that win, e. P: D.1."""
     sac_copies: int = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
+    sac_copy_noise: bool = True
+    """Whether a SAC copy is perturbed like any other member (P: line 7). false: its slot's members are theta_sac itself, and
+    leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
+    where it reaches 9357, InvertedDoublePendulum)."""
+    adopt_sac: bool = False
+    """Put theta_es := theta_sac in place of the ES step where the SAC copies' mean return exceeds that of the members around
+    theta_es. Another way than winner_pull to carry SAC's skill over; ours."""
+    winner_selection: Literal["soft", "hard", "uniform"] = "soft"
+    """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
+    hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
+    uniform: as soft, but that many members win by chance: what selection is worth."""
     winner_pull: float = 0.1
     """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill over.
     0 in the paper's reading. M."""
@@ -112,6 +130,12 @@ class ESAC(Evolution):
     """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2), nothing (C, in effect)."""
     gradient_members: Literal["all", "centre"] = "all"
     """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those whose parent is theta_es."""
+    gradient: Literal["noise", "displacement", "displacement_clipped"] = "noise"
+    """What F_i weighs in the ES gradient: eps_i (P: line 11); or (theta_i - theta_es) / sigma, which differs where the parent is
+    not theta_es, and then leads to or from that parent; or the same, its norm clipped to sqrt(d) for these members. Ours."""
+    sac_phases: bool = True
+    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger = phase; theta_sac stays
+    what it was drawn as, so that sac_copies = 0 goes with it."""
     gradient_interval: int = 5
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
     gate: Literal["uniform", "normal"] = "uniform"
@@ -123,6 +147,8 @@ class ESAC(Evolution):
     """p_sac at generation 0. C."""
     p_sac_final: float = 0.1
     """p_sac after annealing. C."""
+    p_sac_annealed: bool = True
+    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial."""
     p_sac_decay: float = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     amt_clip: float = 1e-4
@@ -139,6 +165,10 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: int = 1000
     """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M."""
+    offspring_transitions: bool = False
+    """Whether the transitions of the population's episodes enter the replay, in member order, at the end of their generation
+    (ERL). P: no, 5.1.2 has a dedicated replay. They travel with the returns: n x fitness_episodes x horizon x (2 o + a + 2)
+    x 4 bytes a generation to each node, and twice that of its shared memory. Not with learner_lag."""
 
 
 @dataclass(frozen=True)
@@ -493,6 +523,11 @@ def check(config: Config) -> None:
         raise ConfigError(f"learner.device = {config.learner.device!r}: expected auto, cpu, cuda or cuda:<number>")
     if not config.esac.sac_episodes and not config.esac.sac_min_steps:
         raise ConfigError("esac.sac_episodes and esac.sac_min_steps are both 0: a SAC phase would have no steps")
+    if config.esac.offspring_transitions and config.esac.learner_lag:
+        raise ConfigError(
+            f"esac.offspring_transitions: not with esac.learner_lag = {config.esac.learner_lag}: a phase in flight would sample "
+            "what has come in by then, and its bits would depend on timing"
+        )
     if config.esac.learner_lag > config.esac.gradient_interval:
         raise ConfigError(
             f"esac.learner_lag = {config.esac.learner_lag}: must be at most esac.gradient_interval "
@@ -543,6 +578,9 @@ def _check_population(table: str, evolution: Evolution) -> None:
                 f"esac: {children} crossover children + {copies} SAC copies > {have} slots; "
                 "lower esac.winner_fraction or esac.sac_copies, or raise esac.population_size"
             )
+        unperturbed = children * (evolution.winner_selection == "hard") + copies * (not evolution.sac_copy_noise)
+        if unperturbed == have and evolution.gradient == "noise":
+            raise ConfigError("esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed, no ES gradient")
         if evolution.gradient_members == "centre" and children + copies == have:
             raise ConfigError("esac.gradient_members = centre: no slot has theta_es as its parent")
 
