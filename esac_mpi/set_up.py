@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
     """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
-    env = together(world, lambda: envs.make(config.task.id, config.task.horizon), task_errors)
+    env = together(world, lambda: make_task(config), task_errors)
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
     mutate = together(
         world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
@@ -117,6 +117,13 @@ def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float
                 return True
         time.sleep(0.1)
     return False
+
+
+def make_task(config: Config) -> envs.Env:
+    """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
+    env = envs.make(config.task.id, config.task.horizon)
+    envs.refuse_discrete(env, config.algorithm, ALGORITHMS)
+    return env
 
 
 def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:

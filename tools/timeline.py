@@ -11,6 +11,7 @@ from command import Unusable
 from curves import column, position
 from figures import Axes, Figure, name_axis, plt
 
+from esac_mpi.config import LEARNERS
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
@@ -44,7 +45,7 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     ranks = np.isfinite(busy).sum(axis=1)
     members = np.nansum(busy, axis=1)
     learner = seconds(run, "learn")
-    if run.config.algorithm == "sac":  # its busy time is the learner's
+    if run.config.algorithm in LEARNERS:  # its busy time is the learner's
         members = np.zeros_like(members)
     learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - np.nan_to_num(busy[:, 0]), 0)
     found = {
@@ -67,14 +68,14 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     wall, busy = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
     part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
     start = wall[generation - 1] if generation else 0.0
-    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["update"], part["learn"]])
-    own = run.config.algorithm != "sac"
-    found = [(0, "writing", start, part["record"]), (0, "learner", ends[2], part["learn"])]
+    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
+    own = run.config.algorithm not in LEARNERS
+    found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
     if beside(run)[generation]:
         found.append((0, "learner", ends[0] + busy[0], part["evaluate"] - busy[0]))
     for rank in np.flatnonzero(np.isfinite(busy)).tolist():
         found.append((rank, "members", start if rank else ends[0], busy[rank] * own))
-        found.append((rank, "update", ends[1], part["update"]))
+        found.append((rank, "update", ends[2], part["update"]))
         found.append((rank, "noise-free evaluation", ends[3], part["evaluation"]))
     return found
 
