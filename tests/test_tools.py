@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import shutil
+import select
 import signal
 import subprocess
 import sys
@@ -258,13 +259,16 @@ def live(*arguments):
     terminal, end = pty.openpty()
     line = [sys.executable, ROOT / "tools/watch.py", "--every", "0.2", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"}
+    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored, and its children with it
     process = subprocess.Popen(line, env=environment, stdin=end, stdout=end, stderr=end)
+    signal.signal(signal.SIGINT, heard)
     os.close(end)
 
     def read(until=None):
         shown = b""
         with suppress(OSError):  # of a terminal whose other end is closed
             while until is None or until not in shown.decode(errors="replace"):
+                assert select.select([terminal], [], [], 60)[0], f"{until} did not come after {shown}"
                 piece = os.read(terminal, 65536)
                 if not piece:
                     break
