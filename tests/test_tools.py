@@ -5,8 +5,8 @@ import json
 import os
 import pty
 import re
-import shutil
 import select
+import shutil
 import signal
 import subprocess
 import sys
