@@ -124,7 +124,7 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     env, trouble, digest, start = None, "", "", time.perf_counter()
     played = made = start
     try:
-        env = envs.make(config.task.id, config.task.horizon)
+        env = set_up.make_task(config)
         made = time.perf_counter()
         digest = provenance.physics_digest(config.seed, env)
         played = time.perf_counter()

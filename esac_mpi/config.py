@@ -25,7 +25,8 @@ class Task:
     """The environment."""
 
     id: str = "HalfCheetah-v5"
-    """Gymnasium id, dm_control/<domain>-<task>-v0, CyclicMDP-v0, or module:EnvId for your own. P: section 6."""
+    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4: CyclicMDP-v0 by the
+    paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
     horizon: int = 0
     """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
 
@@ -74,7 +75,7 @@ class Evolution:
     fitness_episodes: int = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
     start_states: Literal["slot", "member"] = "member"
-    """Who shares a start state: the members of a slot (a mirrored pair), or nobody."""
+    """Who shares a start state, and the noise on actions: the members of a slot (a mirrored pair), or nobody."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
     each weight matrix (EGGROLL, arXiv:2511.16652)."""
@@ -82,6 +83,12 @@ class Evolution:
     """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
     noise_rank: int = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
+    fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = "centered_ranks"
+    """F_i of the gradient: ranks of the returns in [-0.5, 0.5] (C; OpenAI-ES); (return - mean) / std (OpenAI's blog of ES); the
+    sum of the signs of an episode's rewards, or its ranks (OpenAI-ES, return_proc_mode). Winners are the best by return."""
+    action_noise: float = 0.0
+    """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
+    an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
     length_cap: float = 0.0
     """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
 
@@ -105,6 +112,17 @@ class ESAC(Evolution):
     """Fraction of the members that win, e. P: D.1."""
     sac_copies: int = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
+    sac_copy_noise: bool = True
+    """Whether a SAC copy is perturbed like any other member (P: line 7). false: its slot's members are theta_sac itself, and
+    leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
+    where it reaches 9357, InvertedDoublePendulum)."""
+    adopt_sac: bool = False
+    """Put theta_es := theta_sac in place of the ES step where the SAC copies' mean return exceeds that of the members around
+    theta_es. Another way than winner_pull to carry SAC's skill over; ours."""
+    winner_selection: Literal["soft", "hard", "uniform"] = "soft"
+    """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
+    hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
+    uniform: as soft, but that many members win by chance: what selection is worth."""
     winner_pull: float = 0.1
     """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill over.
     0 in the paper's reading. M."""
@@ -112,6 +130,12 @@ class ESAC(Evolution):
     """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2), nothing (C, in effect)."""
     gradient_members: Literal["all", "centre"] = "all"
     """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those whose parent is theta_es."""
+    gradient: Literal["noise", "displacement", "displacement_clipped"] = "noise"
+    """What F_i weighs in the ES gradient: eps_i (P: line 11); or (theta_i - theta_es) / sigma, which differs where the parent is
+    not theta_es, and then leads to or from that parent; or the same, its norm clipped to sqrt(d) for these members. Ours."""
+    sac_phases: bool = True
+    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger = phase; theta_sac stays
+    what it was drawn as, so that sac_copies = 0 goes with it."""
     gradient_interval: int = 5
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
     gate: Literal["uniform", "normal"] = "uniform"
@@ -123,6 +147,8 @@ class ESAC(Evolution):
     """p_sac at generation 0. C."""
     p_sac_final: float = 0.1
     """p_sac after annealing. C."""
+    p_sac_annealed: bool = True
+    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial."""
     p_sac_decay: float = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     amt_clip: float = 1e-4
@@ -139,6 +165,10 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: int = 1000
     """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M."""
+    offspring_transitions: bool = False
+    """Whether the transitions of the population's episodes enter the replay, in member order, at the end of their generation
+    (ERL). P: no, 5.1.2 has a dedicated replay. They travel with the returns: n x fitness_episodes x horizon x (2 o + a + 2)
+    x 4 bytes a generation to each node, and twice that of its shared memory. Not with learner_lag."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +199,81 @@ class SAC:
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: int = 1000
     """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut and bootstrapped."""
+
+
+@dataclass(frozen=True)
+class TD3:
+    """algorithm = "td3" (F: Fujimoto et al. 2018, and the authors' later code)."""
+
+    lr_td3: float = 3e-4
+    """Adam's learning rate of actor and critics. F: the later code; the paper has 1e-3, with batches of 100."""
+    gamma: float = 0.99
+    """Discount. F."""
+    tau: float = 0.005
+    """Polyak coefficient of the targets. F."""
+    policy_delay: int = 2
+    """Updates of the critics per update of actor and targets, d [updates]. F."""
+    policy_noise: float = 0.2
+    """Noise on the target's action [standard deviation; actions are in [-1, 1]]. F: 0.2 of the action's bound."""
+    noise_clip: float = 0.5
+    """Bound of that noise, c [of the action's bound]. F."""
+    exploration_noise: float = 0.1
+    """Gaussian noise of the actions that are played [standard deviation; actions are in [-1, 1]]. F."""
+    batch_size: int = 256
+    """Transitions per update. F: the later code; the paper has 100."""
+    replay_capacity: int = 1_000_000
+    """Transitions kept [transitions]. F."""
+    start_steps: int = 25_000
+    """First training steps, taken with uniform random actions and without updates [steps]. F: the later code; the paper has
+    10,000 for HalfCheetah and Ant, else 1,000."""
+    updates_per_step: float = 1.0
+    """Gradient updates per training step. F."""
+    interleaved: bool = True
+    """Update after every step (F), in place of collecting the generation first."""
+    steps_per_generation: int = 1000
+    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
+    episodes_on: Literal["root", "ranks"] = "root"
+    """Who plays: rank 0, a step at a time between its updates; or all ranks, whole episodes by the actor as it was at the
+    generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
+    episodes_per_generation: int = 8
+    """Episodes of a generation under episodes_on = ranks [episodes]; not the number of ranks, on which no result depends."""
+
+
+@dataclass(frozen=True)
+class DDPG:
+    """algorithm = "ddpg" (L: Lillicrap et al. 2016)."""
+
+    lr_actor: float = 1e-4
+    """Adam's learning rate of the actor. L."""
+    lr_critic: float = 1e-3
+    """Adam's learning rate of the critic. L."""
+    critic_weight_decay: float = 1e-2
+    """L2 coefficient of the critic: its gradient gains this times its parameters. L."""
+    gamma: float = 0.99
+    """Discount. L."""
+    tau: float = 0.001
+    """Polyak coefficient of the targets. L."""
+    exploration_noise: float = 0.1
+    """Gaussian noise of the actions that are played [standard deviation; actions are in [-1, 1]]. Fujimoto et al. 2018; L has
+    an Ornstein-Uhlenbeck process of 0.2."""
+    batch_size: int = 64
+    """Transitions per update. L."""
+    replay_capacity: int = 1_000_000
+    """Transitions kept [transitions]. L."""
+    start_steps: int = 25_000
+    """First training steps, taken with uniform random actions and without updates [steps]. Code of Fujimoto et al. 2018;
+    L: 0."""
+    updates_per_step: float = 1.0
+    """Gradient updates per training step. L."""
+    interleaved: bool = True
+    """Update after every step (L), in place of collecting the generation first."""
+    steps_per_generation: int = 1000
+    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
+    episodes_on: Literal["root", "ranks"] = "root"
+    """Who plays: rank 0, a step at a time between its updates; or all ranks, whole episodes by the actor as it was at the
+    generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
+    episodes_per_generation: int = 8
+    """Episodes of a generation under episodes_on = ranks [episodes]; not the number of ranks, on which no result depends."""
 
 
 @dataclass(frozen=True)
@@ -234,9 +339,9 @@ class Display:
 
 @dataclass(frozen=True)
 class Config:
-    """ESAC and its two halves on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
+    """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
 
-    algorithm: Literal["esac", "es", "sac"] = "esac"
+    algorithm: Literal["esac", "es", "sac", "td3", "ddpg"] = "esac"
     """Which algorithm runs; its table below has the same name."""
     seed: int = 0
     """Every random number of the run is addressed by this and what it is for."""
@@ -250,6 +355,8 @@ class Config:
     esac: ESAC = field(default_factory=ESAC)
     es: ES = field(default_factory=ES)
     sac: SAC = field(default_factory=SAC)
+    td3: TD3 = field(default_factory=TD3)
+    ddpg: DDPG = field(default_factory=DDPG)
     learner: Learner = field(default_factory=Learner)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -381,14 +488,18 @@ def load(argv: list[str]) -> tuple[Config, bool]:
     return config, fresh
 
 
+LEARNERS = ("sac", "td3", "ddpg")  # tables of the gradient learners
+LEARNERS_POSITIVE = ("batch_size", "replay_capacity", "steps_per_generation")
 EVERY_POSITIVE = ("population_size", "sigma", "lr_es", "fitness_episodes", "noise_table_size", "noise_rank")  # of es and esac
 
 
 def check(config: Config) -> None:
     """Raise ConfigError unless every field, and every combination of fields, can be run."""
     positive = {
-        "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "sac.batch_size",
-        "sac.replay_capacity", "sac.steps_per_generation",
+        "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "td3.lr_td3",
+        "ddpg.lr_actor", "ddpg.lr_critic", "td3.policy_delay", "td3.episodes_per_generation",
+        "ddpg.episodes_per_generation",
+        *(f"{t}.{k}" for t in LEARNERS for k in LEARNERS_POSITIVE),
         *(f"{t}.{k}" for t in ("esac", "es") for k in EVERY_POSITIVE),
         "esac.gradient_interval", "esac.p_sac_decay", "esac.amt_interval",
     }  # fmt: skip
@@ -400,15 +511,23 @@ def check(config: Config) -> None:
                 raise ConfigError(f"{name} = {v}: must be {'positive' if name in positive else 'at least 0'} and finite")
             if v >= 2**63 and isinstance(v, int):
                 raise ConfigError(f"{name} = {v}: must be below 2**63")
-    for name in ("esac.winner_fraction", "esac.winner_pull", "esac.p_sac_initial", "esac.p_sac_final", "sac.gamma", "sac.tau"):
+    fractions = ("esac.winner_fraction", "esac.winner_pull", "esac.p_sac_initial", "esac.p_sac_final")
+    for name in (*fractions, *(f"{table}.{key}" for table in LEARNERS for key in ("gamma", "tau"))):
         if (value := dict(flatten(config))[name]) > 1:
             raise ConfigError(f"{name} = {value}: must be at most 1")
-    if config.sac.batch_size > config.sac.replay_capacity:
-        raise ConfigError(f"sac.batch_size = {config.sac.batch_size}: must be at most sac.replay_capacity")
+    for table in LEARNERS:
+        options = getattr(config, table)
+        if options.batch_size > options.replay_capacity:
+            raise ConfigError(f"{table}.batch_size = {options.batch_size}: must be at most {table}.replay_capacity")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.learner.device):
         raise ConfigError(f"learner.device = {config.learner.device!r}: expected auto, cpu, cuda or cuda:<number>")
     if not config.esac.sac_episodes and not config.esac.sac_min_steps:
         raise ConfigError("esac.sac_episodes and esac.sac_min_steps are both 0: a SAC phase would have no steps")
+    if config.esac.offspring_transitions and config.esac.learner_lag:
+        raise ConfigError(
+            f"esac.offspring_transitions: not with esac.learner_lag = {config.esac.learner_lag}: a phase in flight would sample "
+            "what has come in by then, and its bits would depend on timing"
+        )
     if config.esac.learner_lag > config.esac.gradient_interval:
         raise ConfigError(
             f"esac.learner_lag = {config.esac.learner_lag}: must be at most esac.gradient_interval "
@@ -459,6 +578,9 @@ def _check_population(table: str, evolution: Evolution) -> None:
                 f"esac: {children} crossover children + {copies} SAC copies > {have} slots; "
                 "lower esac.winner_fraction or esac.sac_copies, or raise esac.population_size"
             )
+        unperturbed = children * (evolution.winner_selection == "hard") + copies * (not evolution.sac_copy_noise)
+        if unperturbed == have and evolution.gradient == "noise":
+            raise ConfigError("esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed, no ES gradient")
         if evolution.gradient_members == "centre" and children + copies == have:
             raise ConfigError("esac.gradient_members = centre: no slot has theta_es as its parent")
 

@@ -23,6 +23,33 @@ def centered_ranks(fitness: np.ndarray) -> np.ndarray:
     return average[inverse] / (fitness.size - 1) - 0.5
 
 
+def shaped(shaping: str, fitness: np.ndarray, sign_return: np.ndarray) -> np.ndarray:
+    """Return the F_i of line 11 from returns and sums of reward signs, both [n]: float64 [n]; config.py says which `shaping`."""
+    ways = {
+        "centered_ranks": lambda: centered_ranks(fitness),
+        "standardised": lambda: standardised(fitness),
+        "sign": lambda: worst_for_not_finite(sign_return),
+        "sign_ranks": lambda: centered_ranks(sign_return),
+    }
+    return ways[shaping]()
+
+
+def standardised(fitness: np.ndarray) -> np.ndarray:
+    """Return (fitness - mean) / std, float64 [n]; zeros where all are equal. Source: the blog of OpenAI-ES.
+
+    A value that is not finite counts as the least that is.
+    """
+    finite = worst_for_not_finite(fitness)
+    gap, std = finite - finite.mean(), finite.std()
+    return gap / std if std else np.zeros(fitness.size)
+
+
+def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:
+    """Return `fitness` [n] with the least finite value in place of values that are not finite; zeros where none is."""
+    finite = np.isfinite(fitness)
+    return np.where(finite, fitness, fitness[finite].min() if finite.any() else 0.0)
+
+
 def select_winners(fitness: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of the `count` best of `fitness` [n], best first; ties by index; not finite last."""
     finite = np.where(np.isfinite(fitness), fitness, -np.inf)
@@ -35,6 +62,16 @@ def slot_weights(shaped: np.ndarray, pairs: bool) -> np.ndarray:
     Members 2j and 2j+1 of a pair have +eps_j and -eps_j; without pairs a member is a slot.
     """
     return (shaped[0::2] - shaped[1::2] if pairs else shaped).astype(np.float32)
+
+
+def slot_offsets(shaped: np.ndarray, pairs: bool) -> np.ndarray:
+    """Return each slot's factor of its parent's offset from theta_es in sum_i F_i (theta_i - theta_es), float32 [slots]."""
+    return (shaped[0::2] + shaped[1::2] if pairs else shaped).astype(np.float32)
+
+
+def clipped_to_noise(squares: np.ndarray, d: int) -> np.ndarray:
+    """Return the factors [n] that clip displacements of squared norms `squares` [n] to sqrt(d), the usual norm of epsilon."""
+    return np.sqrt(d / np.maximum(squares, d))
 
 
 def adam_step(gradient: np.ndarray, m: np.ndarray, v: np.ndarray, t: int, lr: float) -> np.ndarray:

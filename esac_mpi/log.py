@@ -147,6 +147,8 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "fitness_max": (" max {}", "fitness, max", _figure),
     "evaluation_theta_es": ("  theta_es {}", "return of theta_es", _figure),
     "evaluation_sac": ("  sac {}", "return of the SAC mean", _figure),
+    "evaluation_td3": ("  td3 {}", "return of the TD3 actor", _figure),
+    "evaluation_ddpg": ("  ddpg {}", "return of the DDPG actor", _figure),
     "sigma": ("  sigma {}", "sigma", "{:.3g}".format),
     "gradient_updates": ("  updates {}", "gradient updates", compact),
     "steps_per_second": ("  {} steps/s", "steps per second", compact),

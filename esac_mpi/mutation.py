@@ -33,7 +33,7 @@ class Mutation(Protocol):
 def make(config: configuration.Config, layout: Layout, world: Any) -> Mutation:
     """Return what the configuration names. Raises TableTooSmall."""
     evolution = config.es if config.algorithm == "es" else config.esac
-    if config.algorithm == "sac" or evolution.noise == "philox":
+    if config.algorithm not in ("esac", "es") or evolution.noise == "philox":
         return Philox(config.seed)
     if evolution.noise == "table":
         return Table(config.seed, layout.d, evolution.noise_table_size, world)

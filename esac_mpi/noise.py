@@ -28,6 +28,8 @@ class Purpose(IntEnum):
     LEARNER_EPISODE = 8  # block = episode of the phase
     PROBE = 9  # start-up comparison of nodes
     TABLE = 10  # noise table; block
+    ACTION = 11  # noise on a member's actions; member = as of EPISODE, block = episode
+    WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
 
 
 def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:

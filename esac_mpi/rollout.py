@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi.envs import Env, UnstablePhysics
-from esac_mpi.noise import Purpose, integer
+from esac_mpi.envs import Env, UnstablePhysics, transition
+from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 
 
@@ -30,6 +30,7 @@ class Episode:
 
     episodic_return: float
     episodic_length: int
+    sign_return: float = 0.0  # sum of the signs of its rewards; nan where the return is
 
 
 @dataclass
@@ -61,12 +62,19 @@ class Best:
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
 
 
-def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None] | None = None, cap: int = 0) -> Episode:
-    """Play one noise-free episode whose start state is addressed by `seed`; show `watch` each observation acted on.
+def play(
+    env: Env,
+    policy: Policy,
+    seed: int,
+    watch: Callable[[np.ndarray], None] | None = None,
+    cap: int = 0,
+    disturb: Callable[[np.ndarray], None] | None = None,
+) -> Episode:
+    """Play one episode whose start state is addressed by `seed`; show `watch` each observation acted on.
 
-    cap > 0 truncates the episode there [steps].
+    cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
     """
-    total, length = 0.0, 0
+    total, length, signs = 0.0, 0, 0
     terminated = truncated = False
     try:
         observation = env.reset(seed)
@@ -74,15 +82,141 @@ def play(env: Env, policy: Policy, seed: int, watch: Callable[[np.ndarray], None
             if watch is not None:
                 watch(observation)
             action = policy(observation)
+            if disturb is not None:
+                disturb(action)
             length += 1
             observation, reward, terminated, truncated = env.step(action)
             total += reward
+            signs += 1 if reward > 0 else -1 if reward < 0 else 0
             truncated = truncated or length == cap
     except UnstablePhysics:
         total = np.nan
     if env.unstable or not np.isfinite(total):
         total = np.nan
-    return Episode(total, length)
+    return Episode(total, length, signs if np.isfinite(total) else np.nan)
+
+
+def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Callable[[np.ndarray], None]:
+    """Return what adds Gaussian noise of `std` half ranges to an action of the policy and clips it to the bounds, in place."""
+    scale = (policy.high - policy.low) / 2 * np.float32(std)
+
+    def disturb(action: np.ndarray) -> None:
+        action += scale * random.standard_normal(action.size, dtype=np.float32)
+        np.clip(action, policy.low, policy.high, out=action)
+
+    return disturb
+
+
+class Recorder:
+    """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
+
+    What is not to be learned from is left out: an observation or a reward that is not finite, and all that follows a warning of
+    the simulator in its episode.
+    """
+
+    def __init__(self, env: Env, capacity: int) -> None:
+        self._env = env
+        self._centre, self._half = (env.high + env.low) / 2, (env.high - env.low) / 2
+        self.rows = np.zeros((capacity, width(env.observation_size, env.action_size)), np.float32)
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode; its transitions follow those of the one before it."""
+        self._observation = self._env.reset(seed)
+        return self._observation
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action and keep the transition."""
+        answer = following, reward, terminated, _ = self._env.step(action)
+        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)
+        row = np.concatenate([self._observation, taken, [reward, terminated], following], dtype=np.float32)
+        if np.isfinite(row).all() and not self._env.unstable:
+            self.rows[self.count] = row
+            self.count += 1
+        self._observation = following
+        return answer
+
+    def packed(self) -> np.ndarray:
+        """Return the count and the rows as numbers that travel with a member's returns, float64 [packed_size(rows)]."""
+        content = np.zeros(2 * (packed_size(*self.rows.shape) - 1), np.float32)
+        content[: self.rows.size] = self.rows.ravel()
+        return np.concatenate([[self.count], content.view(np.float64)])
+
+
+def width(observation_size: int, action_size: int) -> int:
+    """Return the numbers of a transition: observation, action, reward, terminated, next observation."""
+    return 2 * observation_size + action_size + 2
+
+
+def packed_size(capacity: int, width: int) -> int:
+    """Return how many float64 a Recorder packs `capacity` transitions of `width` float32 into."""
+    return 1 + -(-capacity * width // 2)
+
+
+def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
+    """Return the transitions that a Recorder packed, float32 [count, width]."""
+    content = np.ascontiguousarray(packed[1:]).view(np.float32)
+    return content[: int(packed[0]) * width].reshape(-1, width)
+
+
+def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tuple[np.ndarray, Episode]:
+    """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
+
+    Transitions are float64 [n, 2 o + a + 2]: observation, action, reward, terminated, next observation. A step that cannot be
+    learned from is counted, ends the episode and is not among them.
+    """
+    rows = [np.zeros((0, 2 * env.observation_size + env.action_size + 2))]
+    total, length, ended = 0.0, 0, False
+    try:
+        observation = env.reset(seed)
+    except UnstablePhysics:
+        return rows[0], Episode(np.nan, 0)
+    while not ended:
+        action = act(observation)
+        length += 1
+        answer = transition(env, action)
+        if answer is None:
+            return np.vstack(rows), Episode(np.nan, length)
+        next_observation, reward, terminated, truncated = answer
+        rows.append(np.concatenate([observation, action, [reward, terminated], next_observation])[None])
+        total, ended, observation = total + reward, terminated or truncated, next_observation
+    return np.vstack(rows), Episode(total, length)
+
+
+def collect(
+    world: Spread, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
+) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+    """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
+
+    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, and
+    each rank's busy time [s].
+    """
+    width = 2 * env.observation_size + env.action_size + 2
+
+    def work(i: int) -> np.ndarray:
+        random = generator(seed, Purpose.LEARNER, k, block=i)
+
+        def act(observation: np.ndarray) -> np.ndarray:
+            if noise is None:
+                return random.uniform(-1.0, 1.0, env.action_size).astype(np.float32)
+            gaussian = random.standard_normal(env.action_size, dtype=np.float32)
+            return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
+
+        try:
+            rows, episode = explore(env, act, integer(seed, Purpose.LEARNER_EPISODE, k, block=i))
+        except Exception as error:
+            error.add_note(f"in the training episodes of generation {k}, episode {i}")
+            raise
+        packed = np.zeros(3 + env.horizon * width)
+        packed[:3] = episode.episodic_return, episode.episodic_length, len(rows)
+        packed[3 : 3 + rows.size] = rows.ravel()
+        return packed
+
+    table, busy = world.map(work, episodes, 3 + env.horizon * width)
+    return [(row[3:].reshape(-1, width)[: int(row[2])], float(row[0]), int(row[1])) for row in table], busy
 
 
 def evaluate(

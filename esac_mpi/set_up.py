@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
     """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
-    env = together(world, lambda: envs.make(config.task.id, config.task.horizon), task_errors)
+    env = together(world, lambda: make_task(config), task_errors)
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
     mutate = together(
         world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
@@ -119,15 +119,25 @@ def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float
     return False
 
 
+def make_task(config: Config) -> envs.Env:
+    """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
+    env = envs.make(config.task.id, config.task.horizon)
+    envs.refuse_discrete(env, config.algorithm, ALGORITHMS)
+    return env
+
+
 def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
-    """Return the SAC learner, on rank 0 of the algorithms that have one."""
+    """Return the gradient learner, on rank 0 of the algorithms that have one."""
     if world.rank or config.algorithm == "es":
         return None
-    esac = config.esac  # a phase keeps the transitions that it overwrites, until its result enters
-    reserve = max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
-    if config.algorithm == "sac":
-        reserve = config.sac.steps_per_generation
-    return learners.make("sac", config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
+    esac, name = config.esac, config.algorithm  # a phase keeps the transitions that it overwrites, until its result enters
+    if name in learners.LEARNERS:
+        options = getattr(config, name)
+        parallel = getattr(options, "episodes_on", "root") == "ranks"
+        reserve = options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+    else:
+        name, reserve = "sac", max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
+    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
@@ -192,7 +202,7 @@ def take_up(job: Job, run: "Run") -> None:
 def announce(job: Job, origin: dict[str, Any]) -> None:
     """Say what runs, where, and from which generation. Rank 0 only."""
     assert job.run is not None
-    config, device = job.config, "" if job.learner is None else f", SAC on {origin['device']}"
+    config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
@@ -200,7 +210,9 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         spare = len(affinity.cores()) - job.world.locals
         if origin["device"] == "cpu" and spare > 0:
             threads = config.learner.threads
-            log.say(f"  {spare} core(s) of this node have no rank; SAC could use them: --learner.threads {threads + spare}")
+            log.say(
+                f"  {spare} core(s) of this node have no rank; the learner could use them: --learner.threads {threads + spare}"
+            )
         return
     if job.run.died:
         log.say(f"  {job.run.died}")

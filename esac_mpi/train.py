@@ -211,7 +211,7 @@ def final_evaluation(job: Job) -> rollout.Best:
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
     """Return what the display shows of a generation; it keeps the last figure where one is nan."""
     counters = job.state.counters
-    fitness = np.atleast_1d(row.get("fitness", row.get("sac_episodic_return", np.nan)))
+    fitness = np.atleast_1d(row.get("fitness", row.get(f"{job.config.algorithm}_episodic_return", np.nan)))
     finite = fitness[np.isfinite(fitness)]
     return {
         "generation": job.state.generation,

@@ -94,6 +94,12 @@ def test_only_fields_that_decide_results_count_as_differences():
         (["--esac.winner_fraction", "1.5"], "at most 1"),
         (["--esac.winner_fraction", "1.0"], "25 crossover children + 1 SAC copies > 25 slots"),
         (["--esac.sac_copies", "16"], "10 crossover children + 16 SAC copies > 25 slots"),
+        (
+            ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--esac.sac_copies", "15"],
+            "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed",
+        ),
+        (["--esac.offspring_transitions", "true", "--esac.learner_lag", "2"], "esac.offspring_transitions: not with"),
+        (["--es.action_noise", "-0.1"], "es.action_noise = -0.1: must be at least 0"),
         (["--esac.sigma", "0"], "esac.sigma = 0.0: must be positive"),
         (["--esac.sigma", "nan"], "esac.sigma = nan"),
         (["--sac.lr_sac", "inf"], "sac.lr_sac = inf"),

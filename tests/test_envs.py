@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from esac_mpi.config import Config, check, flatten, read_toml, updated
-from esac_mpi.envs import Env, TaskError, UnstablePhysics, make
-from esac_mpi.envs.cyclic_mdp import CyclicMDP
+from esac_mpi.envs import Env, TaskError, UnstablePhysics, is_discrete, make, refuse_discrete
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = sorted((ROOT / "configs" / "esac").glob("*.toml"))
@@ -27,15 +26,19 @@ TASKS = {
     "dm_control/walker-walk-v0": (24, 6, -1.0, 1.0, 1000),
     "dm_control/fish-upright-v0": (21, 5, -1.0, 1.0, 1000),
     "dm_control/quadruped-walk-v0": (78, 12, (-1, -1, -0.8), (1, 1.1, 0.8), 1000),
+    "CartPole-v1": (4, 2, -1.0, 1.0, 500),
+    "LunarLander-v3": (8, 4, -1.0, 1.0, 1000),
+    "own_task:Count-v0": (6, 3, -1.0, 1.0, 20),
     "CyclicMDP-v0": (3, 3, -1.0, 1.0, 2000),
 }
+DISCRETE = {"CartPole-v1", "LunarLander-v3", "own_task:Count-v0", "CyclicMDP-v0"}
 SIMULATED = [id for id in TASKS if id != "CyclicMDP-v0"]
 CLOCKWISE = np.array([-1, 1, -1], np.float32)
 
 OWN_TASK = '''
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 
 class Push(gymnasium.Env):
@@ -67,12 +70,33 @@ class Buffer(Push):
         return self.state["b"], 0.0, False, False, {}
 
 
+class Count(gymnasium.Env):
+    """Six states, wandering at random; the reward is the number of the choice: 5, 6 or 7."""
+
+    observation_space = Discrete(6)
+    action_space = Discrete(3, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.integers(6), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self.np_random.integers(6), float(action), False, False, {}
+
+
+class Several(Count):
+    action_space = MultiDiscrete([2, 2])
+
+
 class Unbounded(Push):
     action_space = Box(-np.inf, np.inf, (2, 2), np.float32)
 
 
 gymnasium.register("Push-v0", Push, max_episode_steps=30)
 gymnasium.register("Buffer-v0", Buffer, max_episode_steps=30)
+gymnasium.register("Count-v0", Count, max_episode_steps=20)
+gymnasium.register("Several-v0", Several, max_episode_steps=20)
 gymnasium.register("Endless-v0", Push)
 gymnasium.register("Unbounded-v0", Unbounded, max_episode_steps=30)
 '''
@@ -124,7 +148,10 @@ def by_hand(id: str, seed: int, steps: int = 80) -> list[tuple]:
     observation, _ = plain.reset(seed=seed)
     episode = [(flatten_observation(plain.observation_space, observation).astype(np.float32).tobytes(), 0.0, False, False)]
     for action in actions(make(id), seed, steps):
-        action = action.reshape(plain.action_space.shape).astype(plain.action_space.dtype)
+        if id in DISCRETE:
+            action = plain.action_space.start + np.argmax(action)
+        else:
+            action = action.reshape(plain.action_space.shape).astype(plain.action_space.dtype)
         observation, reward, terminated, truncated, _ = plain.step(action)
         flat = flatten_observation(plain.observation_space, observation).astype(np.float32)
         episode.append((flat.tobytes(), reward, terminated, truncated))
@@ -144,6 +171,7 @@ def test_sizes_bounds_and_types(id):
     assert np.array_equal(env.high, np.resize(np.float32(high), env.action_size))
     assert env.low.dtype == env.high.dtype == observation.dtype == following.dtype == np.float32
     assert observation.shape == following.shape == (env.observation_size,)
+    assert is_discrete(env) == (id in DISCRETE)
     assert (type(reward), type(terminated), type(truncated), env.unstable) == (float, bool, bool, False)
 
 
@@ -219,17 +247,46 @@ def test_discount_of_the_last_dm_control_step_tells_termination_from_truncation(
     assert env.step(env.high)[2:] == ends
 
 
+def test_a_discrete_task_takes_the_choice_of_the_largest_number_and_the_first_of_equals():
+    env = make("own_task:Count-v0")
+    starts = {tuple(env.reset(seed).tolist()) for seed in range(30)}
+    assert starts == {tuple(row) for row in np.eye(6).tolist()}  # an observation of a Discrete space is one-hot
+    taken = {(0.3, 0.2, 0.1): 5, (-0.3, -0.1, -0.2): 6, (-1, 0.5, 0.6): 7, (0, 0, 0): 5, (-1, 1, 1): 6}
+    for action, number in taken.items():
+        assert env.step(np.array(action, np.float32))[1] == number
+
+
+def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_they_name_the_others():
+    registry = ("esac", "es", "sac", "td3", "ddpg", "ppo")
+    cart, lander = make("CartPole-v1"), make("LunarLander-v3")
+    for algorithm in ("esac", "sac", "td3"):
+        message = f"CartPole-v1 has 2 discrete actions; {algorithm} needs continuous ones. Those that do not: es, ddpg, ppo."
+        with pytest.raises(TaskError) as error:
+            refuse_discrete(cart, algorithm, registry)
+        assert str(error.value) == message
+        with pytest.raises(TaskError, match=r"es, ddpg, ppo\. Did you mean 'LunarLanderContinuous-v3'\?$"):
+            refuse_discrete(lander, algorithm, registry)
+        refuse_discrete(make("CyclicMDP-v0"), algorithm, registry)
+        refuse_discrete(make("own_task:Push-v0"), algorithm, registry)
+    for algorithm in ("es", "ddpg", "ppo"):
+        refuse_discrete(cart, algorithm, registry)
+
+
 def test_cyclic_mdp_pays_a_clockwise_walker_2000_and_the_public_code_2666():
-    for reward_wrap, expected in ((1.0, 2000.0), (2.0, 2666.0)):
-        env = CyclicMDP(reward_wrap=reward_wrap)
+    for id, expected in (("CyclicMDP-v0", 2000.0), ("CyclicMDPRepo-v0", 2666.0)):
+        env = make(id, 2000)
         env.reset(0)
         steps = [env.step(CLOCKWISE)[1:] for _ in range(2000)]
         assert sum(reward for reward, _, _ in steps) == expected
         assert [ends for _, *ends in steps] == [[False, False]] * 1999 + [[False, True]]
 
 
+def test_cyclic_mdp_of_the_public_code_may_go_on_for_longer():
+    assert (make("CyclicMDP-v0", 9000).horizon, make("CyclicMDPRepo-v0", 9000).horizon) == (2000, 9000)
+
+
 def test_cyclic_mdp_transitions():
-    env = CyclicMDP(reward_wrap=2.0)
+    env = make("CyclicMDPRepo-v0", 2000)
     assert env.reset(0).tolist() == [1, 0, 0]
     walked = [env.step(CLOCKWISE) for _ in range(3)]
     assert [o.tolist() for o, *_ in walked] == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
@@ -281,8 +338,8 @@ def test_unstable_dm_control_physics_is_raised_and_forgotten_at_the_reset():
         ("Cyclic-v0", "Did you mean 'CyclicMDP-v0'"),
         ("own_task:Psh-v0", "Did you mean 'own_task:Push-v0'"),
         ("no_such_module:Push-v0", "no_such_module"),
-        ("CartPole-v1", r"CartPole-v1 has the actions Discrete\(2\)"),
-        ("LunarLander-v3", "Did you mean 'LunarLanderContinuous-v3'"),
+        ("own_task:Several-v0", r"has the actions MultiDiscrete\(\[2 2\]\)"),
+        ("CyclicMDPRepo-v0", "set task.horizon"),
         ("own_task:Endless-v0", "set task.horizon"),
         ("own_task:Unbounded-v0", "unbounded"),
         ("dm_control/walker-wlak-v0", "Did you mean 'dm_control/walker-walk-v0'"),

@@ -25,6 +25,59 @@ def test_returns_that_are_not_finite_rank_last():
     np.testing.assert_allclose(evolution.centered_ranks(np.array([1.0, np.nan, 2.0, -np.inf])), [1 / 6, -1 / 3, 1 / 2, -1 / 3])
 
 
+def test_standardised_returns():
+    # mean 3, deviations -2 -1 0 3, variance 14 / 4
+    np.testing.assert_allclose(
+        evolution.standardised(np.array([1.0, 2.0, 3.0, 6.0])), np.array([-2, -1, 0, 3]) / np.sqrt(3.5), rtol=1e-15
+    )
+    # nan and -inf count as 1: 1 1 3 1, mean 1.5, variance 0.75
+    np.testing.assert_allclose(
+        evolution.standardised(np.array([1.0, np.nan, 3.0, -np.inf])), np.array([-1, -1, 3, -1]) / np.sqrt(3), rtol=1e-15
+    )
+    assert not evolution.standardised(np.full(5, 2.0)).any()
+    assert not evolution.standardised(np.full(5, np.nan)).any()
+
+
+@pytest.mark.parametrize(
+    ("shaping", "expected"),
+    [
+        ("centered_ranks", [0.5, -0.5, 0.0]),
+        ("standardised", [np.sqrt(1.5), -np.sqrt(1.5), 0.0]),  # of 30 10 20: deviations 10 -10 0, variance 200 / 3
+        ("sign", [-3.0, 5.0, -3.0]),
+        ("sign_ranks", [0.0, 0.5, -0.5]),  # a value that is not finite ranks last
+    ],
+)
+def test_each_shaping_of_returns_and_signs(shaping, expected):
+    shaped = evolution.shaped(shaping, np.array([30.0, 10.0, 20.0]), np.array([-3.0, 5.0, np.nan]))
+    np.testing.assert_allclose(shaped, expected, rtol=1e-15)
+
+
+# Printed by the script of the blog of OpenAI-ES (seed 0): iteration, w, reward
+PRINTED = {
+    0: ([1.76405235, 0.40015721, 0.97873798], -3.323094),
+    20: ([1.63796944, 0.36987244, 0.84497941], -2.678783),
+    60: ([1.36438269, 0.29247833, 0.56990397], -1.540938),
+    100: ([1.08819889, 0.22827364, 0.30415088], -0.727430),
+    120: ([0.95675286, 0.19282042, 0.16682465], -0.435164),
+}
+
+
+def test_the_blogs_quadratic_in_three_numbers_comes_out_as_printed():
+    random, solution = np.random.RandomState(0), np.array([0.5, 0.1, -0.3])
+    n, sigma, lr = 50, 0.1, 0.001
+    w = random.randn(3)
+    for iteration in range(300):
+        if iteration in PRINTED:
+            printed, reward = PRINTED[iteration]
+            np.testing.assert_allclose(w, printed, atol=2e-6)
+            assert -np.square(w - solution).sum() == pytest.approx(reward, abs=3e-6)
+        epsilon = random.randn(n, 3)
+        returns = np.array([-np.square(evolution.mutated(w, e, 1, sigma) - solution).sum() for e in epsilon])
+        weights = evolution.slot_weights(evolution.shaped("standardised", returns, np.zeros(n)), pairs=False)
+        w = w + evolution.sgd_step(weights @ epsilon / (n * sigma), lr)
+    assert -np.square(w - solution).sum() > -1e-3
+
+
 def test_winners_are_the_best_with_ties_by_index_and_nan_last():
     fitness = np.array([1.0, 7.0, np.nan, 7.0, 3.0])
     np.testing.assert_array_equal(evolution.select_winners(fitness, 3), [1, 3, 4])
@@ -35,6 +88,16 @@ def test_slot_weights_of_pairs_and_of_members():
     shaped = np.array([0.5, -0.25, 0.0, 0.25])
     np.testing.assert_array_equal(evolution.slot_weights(shaped, pairs=True), np.array([0.75, -0.25], np.float32))
     np.testing.assert_array_equal(evolution.slot_weights(shaped, pairs=False), shaped.astype(np.float32))
+
+
+def test_slot_offsets_of_pairs_and_of_members():
+    shaped = np.array([0.5, -0.25, 0.0, 0.25])
+    np.testing.assert_array_equal(evolution.slot_offsets(shaped, pairs=True), np.array([0.25, 0.25], np.float32))
+    np.testing.assert_array_equal(evolution.slot_offsets(shaped, pairs=False), shaped.astype(np.float32))
+
+
+def test_displacements_longer_than_noise_are_clipped_to_its_length():
+    np.testing.assert_array_equal(evolution.clipped_to_noise(np.array([0.0, 3.0, 4.0, 16.0, 64.0]), 4), [1, 1, 1, 0.5, 0.25])
 
 
 def test_first_adam_step_is_the_learning_rate_towards_the_gradient():

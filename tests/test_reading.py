@@ -18,7 +18,7 @@ from esac_mpi import record
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Refused, Run, Unreadable, reading
 
-ALGORITHMS = ("esac", "es", "sac")
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
@@ -38,6 +38,9 @@ def fresh(tmp_path_factory):
         "es": ["--es.population_size", 10, "--es.observation_normalisation", "true"],
         "sac": ["--sac.steps_per_generation", 20, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
     }
+    for name in ("td3", "ddpg"):
+        table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
+        more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     common = [*CYCLIC, "--budget.generations", 7]
     lines = [[*common, "--algorithm", name, "--run-dir", path / name, *more[name]] for name in ALGORITHMS]
     arguments = json.dumps([list(map(str, line)) for line in lines])
@@ -313,12 +316,17 @@ def page():
             name, dtype, shape, _, algorithms, _ = cells
             assert re.fullmatch(r"\[.*\]", shape), line
             rank = len(shape.strip("[]").split(",")) if shape != "[]" else 0
-            entry = dtype, rank, frozenset(algorithms.split())
+            entry = dtype, rank, named(algorithms)
             assert datasets.setdefault(section, {}).setdefault(name, entry) is entry, f"{name} stands twice"
         else:
             name, kind, algorithms, _ = cells
-            attributes.setdefault(section, {})[name] = kind, frozenset(algorithms.split())
+            attributes.setdefault(section, {})[name] = kind, named(algorithms)
     return datasets, attributes
+
+
+def named(algorithms):
+    """Return the algorithms of a cell of the page."""
+    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.split())
 
 
 def kind(value):

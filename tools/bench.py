@@ -7,6 +7,7 @@ rollout      closed-loop control steps/s of one rank over bare mj_step replaying
              replay's.                                                                                     about 4 minutes
 generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
+rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                                             about 1 minute
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
@@ -453,11 +454,11 @@ def bench_learner(options: argparse.Namespace) -> Iterator[Measurement]:
     for hidden, batch in nets:
         for device, threads in devices:
             competitors: dict[str, Callable[[], Timed]] = {}
-            competitors["ours"] = ours_sac(hidden, batch, device, threads, seconds, {})
+            competitors["ours"] = ours("sac", hidden, batch, device, threads, seconds, {})
             if device == "cuda" or options.bf16:
-                competitors["ours bf16"] = ours_sac(hidden, batch, device, threads, seconds, {"learner.precision": "bf16"})
+                competitors["ours bf16"] = ours("sac", hidden, batch, device, threads, seconds, {"learner.precision": "bf16"})
             if baselines:
-                competitors["stable-baselines3"] = sb3_sac(hidden, batch, device, threads, seconds)
+                competitors["stable-baselines3"] = sb3("sac", hidden, batch, device, threads, seconds)
             competitors["CleanRL-style"] = eager_sac(hidden, batch, device, threads, seconds)
             rates = turns(competitors, rounds)
             case = f"{device} threads={threads} {len(hidden)}x{hidden[0]} batch={batch}"
@@ -466,6 +467,20 @@ def bench_learner(options: argparse.Namespace) -> Iterator[Measurement]:
                 if name.startswith("ours") and baselines:
                     ratio = rates[name] / rates["stable-baselines3"]
                     yield measured("learner", case, f"{name} / stable-baselines3", "ratio", ratio)
+
+
+def bench_rivals(options: argparse.Namespace) -> Iterator[Measurement]:
+    """Measure TD3 and DDPG updates/s, sampling included, on one thread; an update of TD3 is one of its critics."""
+    nets, rounds, seconds = [((32, 32), 128), ((256, 256), 256)], options.rounds or 5, 0.7
+    if options.quick:
+        nets, rounds, seconds = nets[:1], 1, 0.05
+    for name in ("td3", "ddpg"):
+        for hidden, batch in nets:
+            competitors = {"ours": ours(name, hidden, batch, "cpu", 1, seconds, {})}
+            if installed("stable_baselines3"):
+                competitors["stable-baselines3"] = sb3(name, hidden, batch, "cpu", 1, seconds)
+            case = f"{name} cpu threads=1 {len(hidden)}x{hidden[0]} batch={batch}"
+            yield from against("rivals", case, turns(competitors, rounds), "updates/s")
 
 
 OBSERVATION, ACTION, STORED = 17, 6, 10_000  # observation, action of HalfCheetah-v5; transitions to sample from
@@ -510,16 +525,16 @@ def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
         yield observations[0], action, float(random.standard_normal()), observations[1]
 
 
-def ours_sac(
-    hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, changes: dict[str, Any]
+def ours(
+    name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, changes: dict[str, Any]
 ) -> Callable[[], Timed]:
     """Return a turn of our learner: whole phases with 50 updates a step, so that their playing is about nothing."""
     fields = {
-        "policy.hidden": hidden, "sac.batch_size": batch, "sac.start_steps": 0, "sac.updates_per_step": 50.0,
+        "policy.hidden": hidden, f"{name}.batch_size": batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": threads, "learner.device": device, **changes,
     }  # fmt: skip
     layout = Layout((OBSERVATION, *hidden, ACTION))
-    learner = learners.make("sac", config.updated(config.Config(), fields), layout, layout.initial(0, 0))
+    learner = learners.make(name, config.updated(config.Config(), fields), layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
     phases = iter(range(10**9))
@@ -530,19 +545,19 @@ def ours_sac(
     return chunks(update, threads, seconds)
 
 
-def sb3_sac(hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
-    """Return a turn of stable-baselines3's SAC.train."""
+def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
+    """Return a turn of stable-baselines3's train; its DDPG has no weight decay, where ours has."""
     import gymnasium
-    from stable_baselines3 import SAC
+    import stable_baselines3
     from stable_baselines3.common.logger import configure
 
     class Spaces(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
         action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
 
-    model = SAC(
-        "MlpPolicy", Spaces(), batch_size=batch, buffer_size=STORED, ent_coef=0.2, device=device,
-        policy_kwargs={"net_arch": list(hidden)},
+    model = getattr(stable_baselines3, name.upper())(
+        "MlpPolicy", Spaces(), batch_size=batch, buffer_size=STORED, device=device, policy_kwargs={"net_arch": list(hidden)},
+        **({"ent_coef": 0.2} if name == "sac" else {}),
     )  # fmt: skip
     model.set_logger(configure(None, []))
     assert model.replay_buffer is not None
@@ -899,6 +914,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Iterator[Measurement]]] = {
     "rollout": bench_rollout,
     "generation": bench_generation,
     "learner": bench_learner,
+    "rivals": bench_rivals,
     "startup": bench_startup,
     "scaling": bench_scaling,
 }

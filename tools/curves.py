@@ -16,7 +16,8 @@ AXES = {
     "generation": "generation",
     "wall": "wall time",
 }
-POLICIES = ("theta_es", "sac")
+POLICIES = ("theta_es", "sac")  # of ESAC and its halves
+RIVALS = ("td3", "ddpg")
 MEASURES = {
     "best": "best mean return of an evaluation",
     "final": "mean return of the last evaluation",
@@ -61,13 +62,18 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
     return generations, returns
 
 
+def policies(run: RunFiles) -> tuple[str, ...]:
+    """Return the names of policies that a figure is given for: ESAC's two, and a rival's where the run has one."""
+    return (*POLICIES, *(name for name in RIVALS if f"metrics/evaluation_{name}" in run.columns))
+
+
 def evaluated(run: RunFiles, policy: str = "better") -> tuple[np.ndarray, np.ndarray]:
     """Return (generations [m], mean returns [m]) of one policy's evaluations, or of the better one's each time.
 
     As in the run itself, a policy with an unstable episode is no candidate.
     """
     found: dict[int, float] = {}
-    for name in POLICIES if policy == "better" else (policy,):
+    for name in policies(run) if policy == "better" else (policy,):
         for generation, returns in zip(*evaluations(run, name), strict=True):
             if np.isfinite(returns).all():
                 found[int(generation)] = max(found.get(int(generation), -np.inf), float(returns.mean()))

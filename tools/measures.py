@@ -7,7 +7,7 @@ Cost: nothing beside reading the columns. Command: none; import it.
 from typing import Any
 
 import numpy as np
-from curves import POLICIES, evaluations
+from curves import evaluations, policies
 
 from esac_mpi.record import RunFiles
 
@@ -43,7 +43,7 @@ def finite_mean(returns: np.ndarray) -> float | None:
 def last_evaluation(run: RunFiles) -> dict[str, Any]:
     """Return the last mean return of each policy and the generation it was made in."""
     found: dict[str, Any] = {"generation": None}
-    for policy in POLICIES:
+    for policy in policies(run):
         generations, returns = evaluations(run, policy)
         found[policy] = finite_mean(returns[-1]) if len(returns) else None
         if len(returns):
@@ -58,7 +58,7 @@ def final_return(run: RunFiles) -> float | None:
     evaluation = last_evaluation(run)
     if evaluation["generation"] != last(run, "generation"):
         return run.status.get("final_return")
-    return max((evaluation[policy] for policy in POLICIES if evaluation[policy] is not None), default=None)
+    return max((evaluation[policy] for policy in policies(run) if evaluation[policy] is not None), default=None)
 
 
 def best_return(run: RunFiles) -> float | None:

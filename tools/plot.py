@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from command import Unusable, ended, note, opened, some
-from curves import AXES, POLICIES, column, column_curve, per_generation, return_curve
+from curves import AXES, POLICIES, RIVALS, column, column_curve, per_generation, return_curve
 from figures import Figure, headline, save
 from grids import Quantity, grid
 from groups import grouped
@@ -99,7 +99,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--what", choices=("return", "sigma", "fitness", "losses", "timeline"), default="return")
     parser.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
-    parser.add_argument("--policy", choices=("better", *POLICIES), default="better", help="whose evaluations, with several runs")
+    parser.add_argument("--policy", choices=("better", *POLICIES, *RIVALS), default="better", help="whose returns")
     parser.add_argument("--seeds", action="store_true", help="each run as a thin line")
     parser.add_argument(
         "--out", type=Path, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"

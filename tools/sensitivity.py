@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from command import Unusable, ended, note, opened, some, tell_unfinished
-from curves import MEASURES, POLICIES, measured
+from curves import MEASURES, POLICIES, RIVALS, measured
 from figures import Axes, Figure, cells, headline, legend_below, looks, panels, save
 from groups import DEFAULTS, grouped, refuse_twins, settings, shown
 from intervals import interval, mean
@@ -133,7 +133,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--field", required=True, help="the parameter, as on the command line of esac_mpi")
     parser.add_argument("--measure", choices=MEASURES, default="best")
     parser.add_argument("--at-steps", type=int, metavar="N", help="true steps of population and learner [steps]")
-    parser.add_argument("--policy", choices=("better", *POLICIES), default="better", help="whose evaluations")
+    parser.add_argument("--policy", choices=("better", *POLICIES, *RIVALS), default="better", help="whose evaluations")
     parser.add_argument("--normalise", action="store_true", help="divide by each line's best; one panel for all tasks")
     parser.add_argument("--seeds", action="store_true", help="each run as a small point")
     parser.add_argument("--out", type=Path, default=Path("sensitivity"), metavar="NAME")

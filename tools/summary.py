@@ -6,9 +6,9 @@ Reads files only: no MPI, no torch, no simulator, safe on a login node and while
 
 status                dead = "running" in status.json, but its process has ended
 generation            generations in the published history, which is at most 30 s behind; status.json is written at checkpoints
-best_return           best mean return of an evaluation, of theta_es or of the SAC mean, whichever was better
+best_return           best mean return of an evaluation, of whichever policy of the run was better
 final_return          the same of the last generation of a complete run; null before
-last_evaluation       last mean return of theta_es and of the SAC mean, apart, and the generation it was made in
+last_evaluation       last mean return of theta_es, of the SAC mean and of a rival's actor, and the generation it was made in
 theta_sha256, state_sha256      of the newest checkpoint, made in generation `checkpoint_generation`
 parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall seconds of the evaluation);
                       wall is rank 0's, or the busiest rank's if that is longer

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from cells import Cell, Table, rendered
 from command import Unusable, ended, note, opened, some, tell_unfinished
-from curves import MEASURES, POLICIES, measured, position
+from curves import MEASURES, POLICIES, RIVALS, measured, position
 from groups import grouped
 
 from esac_mpi.record import RunFiles
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--measure", choices=MEASURES, default="best")
     parser.add_argument("--at-steps", type=int, metavar="N", help="true steps of population and learner [steps]")
-    parser.add_argument("--policy", choices=("better", *POLICIES), default="better", help="whose evaluations")
+    parser.add_argument("--policy", choices=("better", *POLICIES, *RIVALS), default="better", help="whose evaluations")
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     parser.add_argument("--published", nargs="*", choices=("esac", "pderl", "aesrl"), help="beside the papers'; default esac")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there")

@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from esac_mpi.algorithms import es, esac, sac
+from esac_mpi.algorithms import ddpg, es, esac, sac, td3
 
-ALGORITHMS: dict[str, ModuleType] = {"esac": esac, "es": es, "sac": sac}
+ALGORITHMS: dict[str, ModuleType] = {"esac": esac, "es": es, "sac": sac, "td3": td3, "ddpg": ddpg}

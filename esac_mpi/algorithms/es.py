@@ -2,7 +2,8 @@
 
 Source: Salimans et al. 2017, Evolution Strategies as a Scalable Alternative to Reinforcement Learning (OpenAI-ES): mirrored
 sampling, centred ranks, Adam. The gradient is 1/(n sigma) sum_i F_i eps_i, as in the text; their code leaves 1/sigma out,
-which matters for SGD and weight decay alone.
+which matters for SGD and weight decay alone. What their text, blog or code has beside this is a field of `config.Evolution`:
+other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD; and in `config.ES` normalised observations.
 """
 
 import math
@@ -19,7 +20,7 @@ from esac_mpi.envs import Env
 from esac_mpi.mutation import Mutation
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.rollout import Best, Counters, NoFiniteReturn, play
+from esac_mpi.rollout import Best, Counters, NoFiniteReturn, Recorder, action_noise, packed_size, play, width
 
 Row = dict[str, Any]
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
@@ -71,10 +72,12 @@ class Population:
     """What the evaluation of a population gave."""
 
     fitness: np.ndarray  # float64 [n] episodic returns, nan where unstable
+    sign_return: np.ndarray  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
     length: np.ndarray  # int64 [n] [steps]
     observation_sums: np.ndarray  # float64 [3, observation]
     unstable: int  # episodes whose return is not finite
     cap: int  # at which episodes were truncated [steps]; 0 = none
+    recorded: np.ndarray  # float64 [n, ...] transitions, packed (rollout.unpacked); [n, 0] where nothing asks for them
     timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
 
 
@@ -90,8 +93,10 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: None
     """Make one generation; return its metrics and its timing."""
     es, k, start = params.config.es, state.generation + 1, world.clock()
     cap = length_cap(es, state.mean_length)
-    population = evaluate(params, es, k, es.sigma, lambda slot: state.theta_es, world, env, cap, state.normaliser)  # lines 5-8
-    shaped = evolution.centered_ranks(population.fitness)  # line 9
+    population = evaluate(
+        params, es, k, lambda slot: es.sigma, lambda slot: state.theta_es, world, env, cap, state.normaliser
+    )  # lines 5-8
+    shaped = evolution.shaped(es.fitness_shaping, population.fitness, population.sign_return)  # line 9
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
     evaluated = world.clock()
 
@@ -128,7 +133,7 @@ def evaluate(
     params: Params,
     es: configuration.Evolution,
     k: int,
-    sigma: float,
+    sigma: Callable[[int], float],
     parent: Callable[[int], np.ndarray],
     world: Any,
     env: Env,
@@ -136,22 +141,27 @@ def evaluate(
     normaliser: Normaliser | None = None,
     expected: np.ndarray | None = None,
 ) -> Population:
-    """Evaluate parent(slot) + sign * sigma * eps for every member of generation k. Algorithm 1, lines 5-8.
+    """Evaluate parent(slot) + sign * sigma(slot) * eps for every member of generation k. Algorithm 1, lines 5-8.
 
     cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
     """
     policy = make_policy(params, env, normaliser)
     normalise = isinstance(es, configuration.ES) and es.observation_normalisation
     size = params.layout.sizes[0] if normalise else 0
+    signs = es.fitness_shaping in ("sign", "sign_ranks")
+    records = isinstance(es, configuration.ESAC) and es.offspring_transitions
+    capacity = es.fitness_episodes * params.horizon if records else 0
 
     def work(i: int) -> np.ndarray:
         slot, sign = member(es, i)
         start = world.clock()
+        rate = sigma(slot)
         for block, part in noise.blocks(params.layout.d):
-            policy.theta[part] = evolution.mutated(parent(slot)[part], params.mutation.epsilon(k, slot, block, part), sign, sigma)
+            policy.theta[part] = evolution.mutated(parent(slot)[part], params.mutation.epsilon(k, slot, block, part), sign, rate)
         policy.refresh()
         made = world.clock()
-        sums, total, length, unstable = np.zeros((3, size)), 0.0, 0, 0
+        sums, total, sign_total, length, unstable = np.zeros((3, size)), 0.0, 0.0, 0, 0
+        recorder = Recorder(env, capacity) if records else None
 
         def watch(observation: np.ndarray) -> None:
             sums[0] += 1.0
@@ -160,22 +170,27 @@ def evaluate(
 
         try:
             for number in range(es.fitness_episodes):
-                episode = play(env, policy, episode_seed(params, es, k, i, number), watch if normalise else None, cap)
+                seed, disturb = episode_seed(params, es, k, i, number), disturbance(params, es, k, i, number, policy)
+                episode = play(recorder or env, policy, seed, watch if normalise else None, cap, disturb)
                 total += episode.episodic_return
+                sign_total += episode.sign_return
                 length += episode.episodic_length
                 unstable += not np.isfinite(episode.episodic_return)
         except Exception as error:
             error.add_note(f"in generation {k}, member {i} (seed {params.config.seed})")
             raise
         played = [total / es.fitness_episodes, length, unstable, made - start, world.clock() - made]
-        return np.concatenate([played, sums.ravel()])
+        shown = [[sign_total / es.fitness_episodes]] if signs else []
+        return np.concatenate([played, *shown, sums.ravel(), *([recorder.packed()] if recorder else [])])
 
     waited = world.waited
-    table, busy = world.map(work, configuration.members(es), 5 + 3 * size, expected)
+    stored = packed_size(capacity, width(env.observation_size, env.action_size)) if records else 0
+    first = 5 + signs  # column of the observations' sums
+    table, busy = world.map(work, configuration.members(es), first + 3 * size + stored, expected)
     if not np.isfinite(table[:, 0]).any():
         raise NoFiniteReturn(f"generation {k}: the return of no member is finite; lower sigma or look at the task")
     sums = np.zeros((3, params.layout.sizes[0]))
-    for row in table[:, 5:].reshape(-1, 3, size) if normalise else ():
+    for row in table[:, first : first + 3 * size].reshape(-1, 3, size) if normalise else ():
         sums += np.where(np.isfinite(row).all(), row, 0.0)  # in member order
     timing = {
         "busy_seconds": busy,
@@ -183,7 +198,9 @@ def evaluate(
         "seconds_noise": table[:, 3].sum(),
         "seconds_wait": world.waited - waited,
     }
-    return Population(table[:, 0], table[:, 1].astype(np.int64), sums, int(table[:, 2].sum()), cap, timing)
+    sign_return = table[:, 5] if signs else np.zeros(len(table))
+    length, unstable, recorded = table[:, 1].astype(np.int64), int(table[:, 2].sum()), table[:, first + 3 * size :]
+    return Population(table[:, 0], sign_return, length, sums, unstable, cap, recorded, timing)
 
 
 def length_cap(es: configuration.Evolution, mean: float) -> int:
@@ -199,8 +216,21 @@ def mean_length(es: configuration.Evolution, mean: float, population: Population
 
 def episode_seed(params: Params, es: configuration.Evolution, k: int, i: int, number: int = 0) -> int:
     """Return the seed of an episode of member i of generation k."""
-    who = member(es, i)[0] if es.start_states == "slot" else i
-    return noise.integer(params.config.seed, Purpose.EPISODE, k, who, number)
+    return noise.integer(params.config.seed, Purpose.EPISODE, k, player(es, i), number)
+
+
+def disturbance(
+    params: Params, es: configuration.Evolution, k: int, i: int, number: int, policy: Policy
+) -> Callable[[np.ndarray], None] | None:
+    """Return what puts noise on the actions of an episode of member i of generation k, or None where there is none."""
+    if not es.action_noise:
+        return None
+    return action_noise(policy, es.action_noise, noise.generator(params.config.seed, Purpose.ACTION, k, player(es, i), number))
+
+
+def player(es: configuration.Evolution, i: int) -> int:
+    """Return the address of member i's episodes: its slot, or itself."""
+    return member(es, i)[0] if es.start_states == "slot" else i
 
 
 def member(es: configuration.Evolution, i: int) -> tuple[int, int]:

@@ -11,8 +11,12 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
   the winners' parents are still those that were evaluated. Until line 11 nothing is changed, so that a generation can be
   abandoned while its population is evaluated or SAC learns.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
-- Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer"); there is no switch for it.
+- Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `offspring_transitions` says so.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
+
+Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`, `amt_clip = 0`, `sac_copies = 0`,
+`sac_phases`, `p_sac_annealed`, `winner_selection`, `sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or
+`adopt_sac`.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +32,7 @@ from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Normaliser
-from esac_mpi.rollout import Best, Counters
+from esac_mpi.rollout import Best, Counters, unpacked, width
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
 
@@ -107,10 +111,12 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 
     cap = strategy.length_cap(esac, state.mean_length)
     expected = expected_members(esac, state.expected_length)
-    population = strategy.evaluate(params, esac, k, sigma_noise, state.parent, world, env, cap, expected=expected)  # lines 5-8
+    sigmas = slot_sigmas(esac, state.parents, sigma_noise)
+    population = strategy.evaluate(
+        params, esac, k, lambda slot: sigmas[slot], state.parent, world, env, cap, expected=expected
+    )  # lines 5-8
     clock.append(world.clock())
-    shaped = evolution.centered_ranks(population.fitness)  # line 9
-    plan = decide(params, state, k, population.fitness, shaped, world)  # lines 10, 12, 24
+    plan = decide(params, state, k, population.fitness, world)  # lines 10, 12, 24
     clock.append(world.clock())
     phase, phase_seconds = None, np.nan
     if plan.learns and not esac.learner_lag:  # lines 12-23
@@ -119,11 +125,13 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
         phase, _, phase_seconds = sac.finish(world)
     clock.append(world.clock())
 
-    moved = update(params, state, k, sigma_noise, shaped, plan.winners, world)  # lines 11, 26
+    moved = update(params, state, k, sigma_noise, population, plan.winners, world)  # lines 9, 11, 26
     row = describe(params, state, population, plan, moved)
     if phase is not None:  # the theta of line 27
-        sac.enter(phase, world, state, learner)
+        sac.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
+    if learner is not None and esac.offspring_transitions:
+        remember(learner.replay, population, env)
     if plan.learns and esac.learner_lag:
         state.phase_begun, world.learning = k, True
         begin_phase(params, k, world, env, learner)
@@ -156,16 +164,16 @@ def begin_phase(params: Params, k: int, world: Any, env: Env, learner: Any) -> N
     world.background = sac.Flight(steps, k, world.clock, world.watchdog.beat)
 
 
-def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np.ndarray, world: Any) -> Plan:
+def decide(params: Params, state: State, k: int, fitness: np.ndarray, world: Any) -> Plan:
     """Select winners, draw the gate and tune sigma; rank 0's decision, given to every rank."""
     esac = params.config.esac
-    winners = evolution.select_winners(fitness, configuration.winners(esac))  # line 10
-    p_sac = evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
+    winners = select(params, k, fitness)  # line 10
+    p_sac = phase_probability(esac, k)
     random = noise.generator(params.config.seed, Purpose.GATE, k)
     mu = random.random() if esac.gate == "uniform" else random.standard_normal()
-    learns = k % esac.gradient_interval == 0 and mu < p_sac  # line 12
+    learns = esac.sac_phases and k % esac.gradient_interval == 0 and mu < p_sac  # line 12
     tunes = learns if esac.amt_trigger == "phase" else k % esac.amt_interval == 0
-    returns = fitness if esac.amt_input == "raw" else shaped
+    returns = fitness if esac.amt_input == "raw" else evolution.centered_ranks(fitness)
     clipped, raw = 0.0, 0.0
     if tunes:  # Eqs. (4)-(6)
         clipped, raw = evolution.amt_step(returns, esac.population_size, state.sigma, esac.lr_es, esac.amt_clip)
@@ -174,14 +182,37 @@ def decide(params: Params, state: State, k: int, fitness: np.ndarray, shaped: np
     return Plan(np.array(chosen, np.int64), p_sac, bool(gate), sigma, clipped, raw)
 
 
-def update(params: Params, state: State, k: int, sigma_noise: float, shaped: np.ndarray, winners: np.ndarray, world: Any) -> Row:
+def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
+    """Return the members that win, best first, int64 [w]. Algorithm 1, line 10."""
+    count = configuration.winners(params.config.esac)
+    if params.config.esac.winner_selection != "uniform":
+        return evolution.select_winners(fitness, count)
+    drawn = np.sort(noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)[:count])
+    return drawn[evolution.select_winners(fitness[drawn], count)]
+
+
+def phase_probability(esac: configuration.ESAC, k: int) -> float:
+    """Return p_sac of generation k."""
+    if not (esac.sac_phases and esac.p_sac_annealed):
+        return esac.p_sac_initial * esac.sac_phases
+    return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
+
+
+def slot_sigmas(esac: configuration.ESAC, parents: np.ndarray, sigma: float) -> np.ndarray:
+    """Return what each slot's noise is multiplied by, float64 [slots]: sigma, or 0 where its members are not perturbed."""
+    shielded = (parents >= CHILD) & (esac.winner_selection == "hard")
+    return np.where(shielded | ((parents == SAC_COPY) & (not esac.sac_copy_noise)), 0.0, sigma)
+
+
+def update(
+    params: Params, state: State, k: int, sigma_noise: float, population: Population, winners: np.ndarray, world: Any
+) -> Row:
     """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node."""
-    esac, parents = params.config.esac, state.parents
-    weights = evolution.slot_weights(shaped, esac.sampling != "onesided")
-    members = esac.population_size
-    if esac.gradient_members == "centre":
-        weights = np.where(parents == CENTRE, weights, np.float32(0))
-        members = members * int((parents == CENTRE).sum()) // parents.size
+    esac = params.config.esac
+    slices = [part for _, part in noise.blocks(params.layout.d)]
+    sigmas = slot_sigmas(esac, state.parents, sigma_noise)
+    weights, offsets, members = gradient_terms(params, state, k, sigma_noise, population, world)
+    adopted = esac.adopt_sac and outscored(state.parents, population.fitness)
     won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
     for place, (slot, sign) in enumerate(strategy.member(esac, int(i)) for i in winners):
         won.setdefault(slot, []).append((place, sign))
@@ -196,14 +227,16 @@ def update(params: Params, state: State, k: int, sigma_noise: float, shaped: np.
         for slot in range(weights.size):
             eps = params.mutation.epsilon(k, slot, block, part)
             gradient += weights[slot] * eps
+            if offsets[slot]:
+                gradient += offsets[slot] * (state.parent(slot)[part] - theta)
             for place, sign in won.get(slot, ()):
-                winner = evolution.mutated(state.parent(slot)[part], eps, sign, sigma_noise)
+                winner = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
                 mean_winner += winner / np.float32(len(winners))
                 if place < len(takes):
                     rebuilt[place] = winner
         gradient /= np.float32(members * state.sigma)
         step = strategy.step(esac, theta, gradient, state.adam_m[part], state.adam_v[part], k)
-        new = theta + step  # line 11
+        new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
         if esac.winner_pull and won:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
         for child, taken in enumerate(takes):  # line 26
@@ -217,7 +250,6 @@ def update(params: Params, state: State, k: int, sigma_noise: float, shaped: np.
         sums = [evolution.squares(x) for x in (theta, step, change, towards_sac)]
         return np.array([strategy.checksum(new), evolution.inner(change, towards_sac), *sums])
 
-    slices = [part for _, part in noise.blocks(params.layout.d)]
     world.checksum, inner, *squares = world.over_blocks(work, len(slices), 6)
     theta, step, change, towards_sac = np.sqrt(squares)
     cosine = inner / (change * towards_sac) if change * towards_sac > 0 else np.nan
@@ -228,6 +260,62 @@ def update(params: Params, state: State, k: int, sigma_noise: float, shaped: np.
         "distance_to_sac": towards_sac,
         "cosine_to_sac": cosine,
     }
+
+
+def gradient_terms(
+    params: Params, state: State, k: int, sigma_noise: float, population: Population, world: Any
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the factors of each slot's epsilon and of its parent's offset from theta_es in line 11, float32 [slots], and n.
+
+    n counts the members that enter: all; those around theta_es; not those whose epsilon was not used.
+    """
+    esac, pairs = params.config.esac, params.config.esac.sampling != "onesided"
+    shaped = evolution.shaped(esac.fitness_shaping, population.fitness, population.sign_return)  # line 9
+    uses = slot_sigmas(esac, state.parents, sigma_noise) > 0
+    displaced = (state.parents != CENTRE) & (esac.gradient != "noise")
+    if esac.gradient == "displacement_clipped":
+        squares = displacements(params, state, k, sigma_noise, displaced, world)
+        shaped = shaped * evolution.clipped_to_noise(squares, params.layout.d)
+    enters = state.parents == CENTRE if esac.gradient_members == "centre" else uses | displaced
+    weights = np.where(enters & uses, evolution.slot_weights(shaped, pairs), np.float32(0))
+    offsets = np.where(enters & displaced, evolution.slot_offsets(shaped, pairs) / np.float32(sigma_noise), np.float32(0))
+    return weights, offsets, esac.population_size * int(enters.sum()) // enters.size
+
+
+def displacements(params: Params, state: State, k: int, sigma_noise: float, displaced: np.ndarray, world: Any) -> np.ndarray:
+    """Return |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
+    esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
+    sigmas = slot_sigmas(esac, state.parents, sigma_noise)
+    members = [(i, *strategy.member(esac, i)) for i in range(configuration.members(esac))]
+
+    def work(block: int) -> np.ndarray:
+        part, squares = slices[block], np.zeros(len(members))
+        for i, slot, sign in members:
+            if displaced[slot]:
+                eps = params.mutation.epsilon(k, slot, block, part)
+                offspring = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
+                squares[i] = evolution.squares(offspring - state.theta_es[part]) / sigma_noise**2
+        return squares
+
+    return world.over_blocks(work, len(slices), len(members))
+
+
+def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:
+    """Return whether the mean return of SAC copies exceeds that of members around theta_es, from parents [slots], returns [n]."""
+    parent = np.repeat(parents, fitness.size // parents.size)
+    means = []
+    for kind in (SAC_COPY, CENTRE):
+        returns = fitness[(parent == kind) & np.isfinite(fitness)]
+        means.append(returns.mean() if returns.size else -np.inf)
+    return bool(means[0] > means[1])
+
+
+def remember(replay: Any, population: Population, env: Env) -> None:
+    """Add the transitions of a population's episodes to the replay, in member order."""
+    o, a = env.observation_size, env.action_size
+    for packed in population.recorded:
+        for row in unpacked(packed, width(o, a)):
+            replay.add(row[:o], row[o : o + a], row[o + a], row[o + a + 2 :], row[o + a + 1])
 
 
 def taken_rows(params: Params, k: int, child: int) -> np.ndarray:

@@ -50,7 +50,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
         steps = learner.begin(env, k, 0, params.config.sac.steps_per_generation, cut=True)
         world.background = Flight(steps, k, world.clock, world.watchdog.beat)
     phase, busy, _ = finish(world)
-    enter(phase, world, state, learner)
+    enter(phase, world, state.counters, state.theta_sac, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}
@@ -58,14 +58,19 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 
 
 class Flight:
-    """A SAC phase on its way, on rank 0: a slice at a time beside other work, or the rest of it at once."""
+    """A learner's phase on its way, on rank 0: a slice at a time beside other work, or the rest of it at once."""
 
     SLICE = 0.002  # least time of a slice [s]
 
     def __init__(
-        self, steps: Generator[None, None, Phase], k: int, clock: Callable[[], float], beat: Callable[[], None] = lambda: None
+        self,
+        steps: Generator[None, None, Phase],
+        k: int,
+        clock: Callable[[], float],
+        beat: Callable[[], None] = lambda: None,
+        name: str = "SAC",
     ) -> None:
-        self._steps, self._k, self._clock, self._beat = steps, k, clock, beat
+        self._steps, self._k, self._clock, self._beat, self._name = steps, k, clock, beat, name
         self._phase: Phase | None = None
         self._error: Exception | None = None
         self.seconds = 0.0  # spent on it so far
@@ -85,7 +90,7 @@ class Flight:
         except StopIteration as end:
             self._phase = end.value
         except Exception as error:
-            error.add_note(f"in the SAC phase of generation {self._k}")
+            error.add_note(f"in the {self._name} phase of generation {self._k}")
             self._error = error
         finally:
             self.seconds += self._clock() - start
@@ -112,16 +117,16 @@ def finish(world: Any) -> tuple[Phase, np.ndarray, float]:
     return Phase.of(numbers), busy, flight.seconds if flight else np.nan
 
 
-def enter(phase: Phase, world: Any, state: Any, learner: Any) -> None:
-    """Let the result of a phase that has ended enter: theta_sac on every node, and the counts."""
+def enter(phase: Phase, world: Any, counters: Counters, theta: np.ndarray, learner: Any) -> None:
+    """Let the result of a phase that has ended enter: the learner's actor, on every node, and the counts."""
     if learner is not None:
         learner.release()
-        state.theta_sac[:] = learner.theta
-    world.broadcast_shared(state.theta_sac)
-    state.counters.env_steps_learner += phase.env_steps
-    state.counters.gradient_updates += phase.gradient_updates
-    state.counters.unstable_episodes += phase.unstable_episodes
-    state.counters.sac_phases += 1
+        theta[:] = learner.theta
+    world.broadcast_shared(theta)
+    counters.env_steps_learner += phase.env_steps
+    counters.gradient_updates += phase.gradient_updates
+    counters.unstable_episodes += phase.unstable_episodes
+    counters.sac_phases += 1
 
 
 def metrics(phase: Phase | None) -> Row:

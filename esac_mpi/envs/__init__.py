@@ -16,6 +16,10 @@ import numpy as np
 Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> observation, reward, terminated
 
 
+OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
+CONTINUOUS = {"esac", "sac", "td3"}  # algorithms that learn from the gradient of Q by a continuous action
+
+
 class TaskError(Exception):
     """A task that is unknown or cannot be trained on; the message says which, why, and the nearest valid id."""
 
@@ -54,15 +58,25 @@ class Env(Protocol):
         ...
 
 
+def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
+    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from."""
+    try:
+        answer = env.step((env.high + env.low) / 2 + (env.high - env.low) / 2 * action)
+    except UnstablePhysics:
+        return None
+    observation, reward, *_ = answer
+    return answer if math.isfinite(reward) and np.isfinite(observation).all() and not env.unstable else None
+
+
 def make(id: str, horizon: int = 0) -> Env:
-    """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0 or CyclicMDP-v0.
+    """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0, CyclicMDP-v0 or CyclicMDPRepo-v0.
 
     `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps]. Raises TaskError.
     """
-    if id == "CyclicMDP-v0":
-        from esac_mpi.envs.cyclic_mdp import HORIZON, CyclicMDP
+    if id in OWN:
+        from esac_mpi.envs.cyclic_mdp import RULES, CyclicMDP
 
-        return CyclicMDP(task_horizon(id, HORIZON, horizon))
+        return CyclicMDP(id, task_horizon(id, RULES[id][1], horizon))
     if id.startswith("dm_control/"):
         from esac_mpi.envs.dm_control_env import DMControlEnv
 
@@ -70,6 +84,28 @@ def make(id: str, horizon: int = 0) -> Env:
     from esac_mpi.envs.gymnasium_env import GymnasiumEnv
 
     return GymnasiumEnv(id, horizon)
+
+
+def is_discrete(env: Env) -> bool:
+    """Return whether an action is one of action_size choices: an action's largest number says which, the first of equals.
+
+    Such a task has bounds of -1 and 1, so that a network with one output a choice acts in it like in any other (policy.output =
+    tanh keeps apart what clip makes equal beyond 1).
+    """
+    return bool(getattr(env, "discrete", False))
+
+
+def refuse_discrete(env: Env, algorithm: str, algorithms: Iterable[str]) -> None:
+    """Raise TaskError if an algorithm needs continuous actions and the task has none; name those of `algorithms` that do not.
+
+    The toy is for all of them: the paper itself runs DDPG on it, by argmax of the actor.
+    """
+    if is_discrete(env) and algorithm in CONTINUOUS and env.id not in OWN:
+        able = ", ".join(name for name in algorithms if name not in CONTINUOUS)
+        raise TaskError(
+            f"{env.id} has {env.action_size} discrete actions; {algorithm} needs continuous ones. Those that do not: {able}."
+            f"{getattr(env, 'continuous_form', '')}"
+        )
 
 
 def nearest(id: str, valid: Iterable[str]) -> str:

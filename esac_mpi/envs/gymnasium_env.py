@@ -1,4 +1,6 @@
-"""Gymnasium tasks: any id with a bounded Box of actions and array observations, and module:EnvId for your own.
+"""Gymnasium tasks: any id with array observations and a bounded Box of actions or n choices, and module:EnvId for your own.
+
+n choices (a Discrete space) are seen as n numbers in [-1, 1], of which the largest is the choice taken; of equals, the first.
 
 Your own environment must draw every random number from `self.np_random` (or from `seed` in `reset`) and keep nothing from
 one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, to the same bits.
@@ -9,9 +11,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
-from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, warning_counts
+from esac_mpi.envs import OWN, TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, warning_counts
 from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
@@ -24,14 +26,15 @@ class GymnasiumEnv:
         self.id = id
         self._env = _build(id)
         space = self._env.action_space
-        if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-            raise TaskError(f"{id} has the actions {space}; continuous ones are needed.{_continuous(id)}")
-        self.low, self.high = action_bounds(id, space.low, space.high)
+        self._choices = space if isinstance(space, Discrete) else None
+        self.discrete = self._choices is not None
+        self.continuous_form = _continuous(id)
+        self.low, self.high = action_bounds(id, *_bounds(id, space))
         self.action_size = self.low.size
         self.observation_size = math.prod(_shape(self._env.observation_space))
         limit = self._env.spec.max_episode_steps if self._env.spec else None
         self.horizon = task_horizon(id, limit or math.inf, horizon)
-        self._action_shape, self._action_dtype = space.shape, space.dtype
+        self._action_shape, self._action_dtype = _shape(space), space.dtype
         self._steps = 0
         self._rebuild = _keeps_world(self._env)
         self._own_step = own_step(self._env)
@@ -71,10 +74,14 @@ class GymnasiumEnv:
         return any(self._warnings.tolist())
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        observation, reward, terminated, truncated, _ = self._env.step(
-            action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-        )
+        observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         return _flat(observation), float(reward), bool(terminated), bool(truncated)
+
+    def _native(self, action: np.ndarray) -> Any:
+        """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
+        if self._choices is not None:
+            return self._choices.dtype.type(self._choices.start + np.argmax(action))
+        return action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
 
 
 def _build(id: str) -> gymnasium.Env[Any, Any]:
@@ -94,7 +101,16 @@ def _build(id: str) -> gymnasium.Env[Any, Any]:
 def _ids(id: str) -> list[str]:
     """Return the ids that `id` may have meant, with its module in front where it names one."""
     module, colon, _ = id.rpartition(":")
-    return [f"{module}{colon}{known}" for known in gymnasium.registry] + ([] if colon else ["CyclicMDP-v0"])
+    return [f"{module}{colon}{known}" for known in gymnasium.registry] + ([] if colon else list(OWN))
+
+
+def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of the actions, [-1, 1] for choices. Raises TaskError for another kind of space."""
+    if isinstance(space, Discrete):
+        return -np.ones(int(space.n), np.float32), np.ones(int(space.n), np.float32)
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        return space.low, space.high
+    raise TaskError(f"{id} has the actions {space}; continuous ones are needed, or n choices (Discrete).")
 
 
 def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:

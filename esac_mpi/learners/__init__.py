@@ -17,7 +17,7 @@ class LearnerNotFinite(Exception):
     """A learner's parameters, losses or actions are no longer finite: it has nothing more to give."""
 
 
-LEARNERS = {"sac": "SAC"}  # file here -> its class
+LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG"}  # file here -> its class
 
 
 def make(name: str, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0) -> Any:

@@ -6,6 +6,7 @@ averaging one; twin critics are two members of one network, so that a layer of b
 backward are written out, into buffers that are allocated once, as a list of operations whose views are made once.
 """
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -70,6 +71,14 @@ class Network:
         views, gradients = self._views(self._values), self._views(self._gradient)
         self.layers = list(zip(views[::2], views[1::2], strict=True))
         self.gradients = list(zip([view.mT for view in gradients[::2]], gradients[1::2], strict=True))
+
+    def member(self, i: int) -> "Network":
+        """Return member i alone, in the same memory, for passes that leave its parameters' gradients out."""
+        one = copy.copy(self)
+        one.layers = [(weight[i], bias[i]) for weight, bias in self.layers]
+        one.gradients = []
+        one.members, one.affine, one.product = 1, torch.addmm, torch.mm
+        return one
 
     def refresh(self) -> None:
         """Make `layers` follow `values`."""

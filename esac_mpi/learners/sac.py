@@ -13,32 +13,22 @@ Where we differ, or the sources leave a choice:
 - Updates follow the whole collection; `interleaved` makes them step by step, as the public code does.
 """
 
-import math
-from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from collections.abc import Generator
 
 import numpy as np
 import torch
 
 from esac_mpi.config import Config
-from esac_mpi.envs import Env, UnstablePhysics
-from esac_mpi.learners import LearnerNotFinite, NoDevice
-from esac_mpi.learners.network import Adam, Network, assign, forward
+from esac_mpi.envs import Env
+from esac_mpi.learners import LearnerNotFinite, memory, training
+from esac_mpi.learners.network import Adam, Network, forward
 from esac_mpi.learners.phase import Phase
 from esac_mpi.learners.replay import Held, Replay
+from esac_mpi.learners.training import Streams
 from esac_mpi.learners.update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
-from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Layout
 
 LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19  # which network initial weights are drawn for
-
-
-class Streams(NamedTuple):
-    """The random numbers of a phase."""
-
-    exploration: np.random.Generator
-    sampling: np.random.Generator
-    reparameterisation: np.random.Generator
 
 
 class SAC:
@@ -49,11 +39,7 @@ class SAC:
 
         While its state is held, phases may add `reserve` transitions.
         """
-        torch.set_num_threads(config.learner.threads)
-        auto = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = torch.device(auto if config.learner.device == "auto" else config.learner.device)
-        if self.device.type == "cuda" and (self.device.index or 0) >= torch.cuda.device_count():
-            raise NoDevice(f"learner.device = {config.learner.device}: torch sees {torch.cuda.device_count()} GPUs here")
+        self.device = memory.device(config.learner)
         self.seed, self.options, self._activation = config.seed, config.sac, config.policy.activation
         o, *hidden, a = layout.sizes
         self.replay = Replay(config.sac.replay_capacity, o, a, reserve)
@@ -88,12 +74,7 @@ class SAC:
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        work = self.begin(env, k, episodes, steps, cut)
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                return end.value
+        return training.run(self.begin(env, k, episodes, steps, cut))
 
     def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Phase]:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them: Algorithm 1, lines 13-23.
@@ -102,53 +83,9 @@ class SAC:
         step and each part of an update; returns the phase. It is a function of the learner at its start and of the address
         (seed, k), whatever is done between its parts. Raises LearnerNotFinite.
         """
-        random = Streams(*(generator(self.seed, Purpose.LEARNER, k, member) for member in range(3)))
-        first, updates = self.env_steps, 0
-        returns: list[float] = []
-        self.update.start()
-        for _ in self._play(env, k, random.exploration, episodes, steps, cut, returns):
-            yield
-            if self.options.interleaved:
-                updates += yield from self._learn(self.env_steps - 1, random)
-        if not self.options.interleaved:
-            updates = yield from self._learn(first, random)
-        self._check_finite()
-        complete = [r for r in returns if math.isfinite(r)]
-        return Phase(
-            self.env_steps - first, len(complete), len(returns) - len(complete), updates,
-            float(np.mean(complete)) if complete else math.nan, **self.update.means(updates),
-        )  # fmt: skip
-
-    def _play(
-        self, env: Env, k: int, random: np.random.Generator, episodes: int, steps: int, cut: bool, returns: list[float]
-    ) -> Iterator[None]:
-        """Play the episodes of a phase into the replay; yield after each step, append each episode's return (nan: unstable)."""
-        stop = self.env_steps + steps
-        actor = self.actor.numpy()
-        while self.env_steps < stop or (len(returns) < episodes and not cut):
-            try:
-                observation = env.reset(integer(self.seed, Purpose.LEARNER_EPISODE, k, block=len(returns)))
-            except UnstablePhysics:
-                returns.append(math.nan)
-                if len(returns) > stop:  # more episodes than steps: no start state can be made
-                    raise
-                continue
-            total, ended = 0.0, False
-            while not ended and not (cut and self.env_steps == stop):
-                action = self._action(actor, observation, random)
-                self.env_steps += 1
-                transition = _step(env, action)
-                if transition is None:
-                    total, ended = math.nan, True
-                else:
-                    next_observation, reward, terminated, truncated = transition
-                    self.replay.add(observation, action, reward, next_observation, terminated)
-                    total, ended, observation = total + reward, terminated or truncated, next_observation
-                yield
-                if self.options.interleaved:
-                    actor = self.actor.numpy()
-            if ended:
-                returns.append(total)
+        phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
+        memory.check_finite("SAC", self.update.sums, self.adam, {"target": self.target}, self.env_steps)
+        return phase
 
     def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then from the actor's `Network.numpy()`."""
@@ -164,13 +101,13 @@ class SAC:
 
     def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
         """Make the updates due for the training steps after `since`; return their number."""
-        rate, update = self.options.updates_per_step, self.update
+        update = self.update
         if len(self.replay) < self.options.batch_size:
             return 0
-        updates = round(rate * self.env_steps) - round(rate * since)  # no fraction is lost between phases
+        updates = training.due(self.options.updates_per_step, since, self.env_steps)
         for _ in range(updates):
             self.replay.sample(random.sampling, update.rows)
-            random.reparameterisation.standard_normal(dtype=np.float32, out=update.noise)
+            random.update.standard_normal(dtype=np.float32, out=update.noise)
             update.learn_critics()
             yield
             update.learn_actor()
@@ -196,28 +133,14 @@ class SAC:
         """Return copies of all that the learner remembers but its replay, as it is or as it was at `hold`."""
         if self._held:
             return {name: array.copy() for name, array in self._held[0].items()}
-        saved = {f"{name}_{part}": array for name, adam in self.adam.items() for part, array in adam.arrays().items()}
-        return {**saved, "target": self.target.values.cpu().numpy().copy(), "env_steps": np.array(self.env_steps)}
+        return memory.arrays(self.adam, {"target": self.target}, self.env_steps)
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what `arrays` returned. Raises ValueError for another learner's."""
-        if arrays.keys() != self.arrays().keys():
-            raise ValueError(f"learner arrays must be {sorted(self.arrays())}, got {sorted(arrays)}")
         self.release()
-        for name, adam in self.adam.items():
-            adam.load({key.removeprefix(f"{name}_"): array for key, array in arrays.items() if key.startswith(f"{name}_")})
-        assign(self.target.values, arrays["target"])
-        self.env_steps = int(arrays["env_steps"])
+        self.env_steps = memory.load(arrays, self.adam, {"target": self.target})
         if "log_temperature" in self.adam:
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
-
-    def _check_finite(self) -> None:
-        """Raise LearnerNotFinite unless the parameters and the phase's losses are finite."""
-        parameters = {name: adam.values for name, adam in self.adam.items()}
-        parts = {"losses": self.update.sums, "target": self.target.values, **parameters}
-        bad = [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()]
-        if bad:
-            raise LearnerNotFinite(f"the SAC learner's {', '.join(bad)} are no longer finite at training step {self.env_steps}")
 
     def _network(self, sizes: tuple[int, ...], *members: int) -> Network:
         layout = Layout(sizes)
@@ -225,13 +148,3 @@ class SAC:
 
     def _adam(self, network: Network) -> Adam:
         return Adam(network.values, network.gradient, self.options.lr_sac)
-
-
-def _step(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
-    """Take an action in [-1, 1]; return the environment's answer, or None if it is not to be learned from."""
-    try:
-        answer = env.step((env.high + env.low) / 2 + (env.high - env.low) / 2 * action)
-    except UnstablePhysics:
-        return None
-    observation, reward, *_ = answer
-    return answer if math.isfinite(reward) and np.isfinite(observation).all() and not env.unstable else None

@@ -1,0 +1,83 @@
+"""The TD3 learner alone, a rival. A generation is a number of training steps on rank 0.
+
+Source: Fujimoto et al. 2018. The other ranks share the evaluations; under episodes_on = ranks also the training episodes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from esac_mpi.algorithms.es import THETA_SAC, Params, Row
+from esac_mpi.algorithms.sac import Flight, enter, finish
+from esac_mpi.envs import Env
+from esac_mpi.learners.phase import Phase
+from esac_mpi.policy import Normaliser, Policy
+from esac_mpi.rollout import Best, Counters, collect
+
+
+@dataclass
+class State:
+    """All that changes, beside the learner on rank 0."""
+
+    NAME: ClassVar[str] = "td3"  # of the learner, its table and its policy
+
+    theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {self.NAME: self.theta}
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """None: the learner sees plain observations."""
+        return None
+
+
+def init(params: Params, world: Any) -> State:
+    """Return the state before the first generation: SAC's initial mean, so that rivals start alike."""
+    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
+
+
+def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+    """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
+    k, start, name = state.generation + 1, world.clock(), state.NAME
+    options = getattr(params.config, name)
+    shared = options.episodes_on == "ranks"
+    played, playing = play(params, state, world, env, k) if shared else ([], 0.0)
+    if learner is not None:
+        learner.hold()
+        steps = learner.take(played, k) if shared else learner.begin(env, k, 0, options.steps_per_generation, cut=True)
+        world.background = Flight(steps, k, world.clock, world.watchdog.beat, name.upper())
+    phase, busy, _ = finish(world)
+    enter(phase, world, state.counters, state.theta, learner)
+    state.generation = k
+    state.counters.nominal_steps += phase.env_steps
+    row = {**metrics(name, phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
+    return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start}
+
+
+def play(params: Params, state: State, world: Any, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+    """Play a generation's training episodes on all ranks; see `rollout.collect`.
+
+    Every rank gets all transitions: 8 (2 o + a + 2) bytes a step, and each node's shared memory twice as much.
+    """
+    options, size = getattr(params.config, state.NAME), env.action_size
+    mean = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(size), np.ones(size)).set(state.theta)
+    warm = state.counters.env_steps_learner >= options.start_steps
+    noise = options.exploration_noise if warm else None
+    return collect(world, env, mean, options.episodes_per_generation, params.config.seed, k, noise)
+
+
+def metrics(name: str, phase: Phase) -> Row:
+    """Return a row's columns about the learner; its actor's loss is minus mean_q."""
+    return {
+        f"{name}_episodes": phase.episodes,
+        f"{name}_episodic_return": phase.episodic_return,
+        f"{name}_critic_loss": phase.critic_loss,
+        f"{name}_mean_q": phase.mean_q,
+    }

@@ -1,0 +1,134 @@
+"""What every learner's phase is: episodes played into the replay, and the updates due for their steps, a part at a time.
+
+The learner gives the two things that differ: how it acts, and how it makes updates.
+"""
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from esac_mpi.envs import Env, UnstablePhysics, transition
+from esac_mpi.learners.phase import Phase
+from esac_mpi.learners.replay import Replay
+from esac_mpi.noise import Purpose, generator, integer
+
+
+class Streams(NamedTuple):
+    """The random numbers of a phase."""
+
+    exploration: np.random.Generator
+    sampling: np.random.Generator
+    update: np.random.Generator  # whatever noise an update has
+
+
+class Learner(Protocol):
+    """What a phase needs of a learner."""
+
+    seed: int
+    env_steps: int  # training steps ever
+    replay: Replay
+    actor: Any  # a Network
+    update: Any
+    options: Any  # interleaved: whether updates follow every step
+
+
+Act = Callable[[list[np.ndarray], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
+Learn = Callable[[int, Streams], Generator[None, None, int]]  # updates due for the training steps after the given one
+
+
+def begin(
+    learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool
+) -> Generator[None, None, Phase]:
+    """Play at least `episodes` whole episodes and `steps` steps, and learn from them.
+
+    With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each
+    step and each part of an update; returns the phase. It is a function of the learner at its start and of the address
+    (seed, k), whatever is done between its parts.
+    """
+    random, first, updates = _streams(learner.seed, k), learner.env_steps, 0
+    returns: list[float] = []
+    learner.update.start()
+    for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns):
+        yield
+        if learner.options.interleaved:
+            updates += yield from learn(learner.env_steps - 1, random)
+    if not learner.options.interleaved:
+        updates = yield from learn(first, random)
+    return _phase(learner, first, returns, updates)
+
+
+def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Generator[None, None, Phase]:
+    """Take over episodes that others played, and learn from them, as `begin` does from its own.
+
+    played: of each episode its transitions [n, 2 o + a + 2], in the order of the replay's columns, its return (nan: unstable)
+    and its steps.
+    """
+    random, first, columns = _streams(learner.seed, k), learner.env_steps, learner.replay.columns
+    learner.update.start()
+    for rows, _, steps in played:
+        for row in rows:
+            learner.replay.add(**{name: row[column] for name, column in columns.items()})
+        learner.env_steps += steps
+    updates = yield from learn(first, random)
+    return _phase(learner, first, [episodic_return for _, episodic_return, _ in played], updates)
+
+
+def _streams(seed: int, k: int) -> Streams:
+    return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
+
+
+def _phase(learner: Learner, first: int, returns: list[float], updates: int) -> Phase:
+    complete = [r for r in returns if math.isfinite(r)]
+    return Phase(
+        learner.env_steps - first, len(complete), len(returns) - len(complete), updates,
+        float(np.mean(complete)) if complete else math.nan, **learner.update.means(updates),
+    )  # fmt: skip
+
+
+def run(work: Generator[None, None, Phase]) -> Phase:
+    """Run a phase to its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def due(rate: float, since: int, now: int) -> int:
+    """Return how many updates the training steps after `since` call for; no fraction is lost between phases."""
+    return round(rate * now) - round(rate * since)
+
+
+def _play(
+    learner: Learner, act: Act, env: Env, k: int, random: np.random.Generator,
+    episodes: int, steps: int, cut: bool, returns: list[float],
+) -> Iterator[None]:  # fmt: skip
+    """Play the episodes of a phase into the replay; yield after each step, append each episode's return (nan: unstable)."""
+    stop = learner.env_steps + steps
+    actor = learner.actor.numpy()
+    while learner.env_steps < stop or (len(returns) < episodes and not cut):
+        try:
+            observation = env.reset(integer(learner.seed, Purpose.LEARNER_EPISODE, k, block=len(returns)))
+        except UnstablePhysics:
+            returns.append(math.nan)
+            if len(returns) > stop:  # more episodes than steps: no start state can be made
+                raise
+            continue
+        total, ended = 0.0, False
+        while not ended and not (cut and learner.env_steps == stop):
+            action = act(actor, observation, random)
+            learner.env_steps += 1
+            answer = transition(env, action)
+            if answer is None:
+                total, ended = math.nan, True
+            else:
+                next_observation, reward, terminated, truncated = answer
+                learner.replay.add(observation, action, reward, next_observation, terminated)
+                total, ended, observation = total + reward, terminated or truncated, next_observation
+            yield
+            if learner.options.interleaved:
+                actor = learner.actor.numpy()
+        if ended:
+            returns.append(total)

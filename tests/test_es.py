@@ -1,0 +1,127 @@
+"""OpenAI-ES's options, as the whole algorithm has them, against the plain formulas."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from esac_mpi import config, mutation, noise
+from esac_mpi.algorithms import es
+from esac_mpi.comm import World
+from esac_mpi.noise import Purpose
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.rollout import play
+
+
+class Quadratic:
+    """One step, whatever is observed: the reward is -|action - SOLUTION|^2. The biases of one layer are the three numbers."""
+
+    SOLUTION = np.array([0.5, 0.1, -0.3])
+    id, observation_size, action_size, horizon, unstable = "Quadratic", 1, 3, 1, False
+    low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
+
+    def reset(self, seed):
+        return np.zeros(1, np.float32)
+
+    def step(self, action):
+        return np.zeros(1, np.float32), -float(np.square(action - self.SOLUTION).sum()), True, False
+
+
+class Noted:
+    """Two numbers in, two out, four steps; notes the actions, and the rewards episode by episode: one of -2, 0 and 3."""
+
+    id, observation_size, action_size, horizon, unstable = "Noted", 2, 2, 4, False
+    low, high = np.array([-1, 0], np.float32), np.array([1, 8], np.float32)
+
+    def __init__(self):
+        self.actions, self.rewards, self.seeds = [], [], []
+
+    def reset(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.seeds.append(seed)
+        self.actions.append([])
+        self.rewards.append([])
+        return self.random.normal(size=2).astype(np.float32)
+
+    def step(self, action):
+        self.actions[-1].append(action.copy())
+        self.rewards[-1].append(self.random.choice([-2.0, 0.0, 3.0]) * (1 if action[0] > 0 else 2))
+        return self.random.normal(size=2).astype(np.float32), self.rewards[-1][-1], False, len(self.rewards[-1]) == 4
+
+
+@pytest.fixture
+def world():
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+def make(world, layout, **settings):
+    options = config.updated(
+        config.Config(), {"algorithm": "es", **{name.replace("__", "."): value for name, value in settings.items()}}
+    )
+    config.check(options)
+    params = es.Params(options, layout, 4, mutation.make(options, layout, world))
+    return params, es.init(params, world)
+
+
+def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbers(world):
+    options = {
+        "es__sampling": "onesided",
+        "es__fitness_shaping": "standardised",
+        "es__optimiser": "sgd",
+        "policy__output": "clip",
+    }
+    constants = {"es__population_size": 50, "es__sigma": 0.1, "es__lr_es": 0.001}
+    params, state = make(world, Layout((1, 3)), **options, **constants)
+    w = np.array([0.85, -0.6, 0.7])
+    state.theta_es[3:] = w
+    for k in range(1, 301):
+        es.generation(params, state, world, Quadratic())
+        epsilon = np.array([noise.normal(0, Purpose.MUTATION, k, slot, 0, 6)[3:] for slot in range(50)])
+        returns = [-np.square(np.clip(w + 0.1 * e, -1, 1) - Quadratic.SOLUTION).sum() for e in epsilon]
+        w = w + 0.001 / (50 * 0.1) * epsilon.T @ ((returns - np.mean(returns)) / np.std(returns))
+    np.testing.assert_allclose(state.theta_es[3:], w, atol=1e-4)
+    assert np.square(w - Quadratic.SOLUTION).sum() < 1e-3
+
+
+@pytest.mark.parametrize("shaping", ["sign", "sign_ranks"])
+def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
+    options = {"es__fitness_shaping": shaping, "es__optimiser": "sgd", "es__fitness_episodes": 2}
+    params, state = make(world, Layout((2, 2)), es__population_size=8, es__sigma=0.5, es__lr_es=0.1, **options)
+    theta, env = state.theta_es.copy(), Noted()
+    row, _ = es.generation(params, state, world, env)
+    np.testing.assert_array_equal(row["fitness"], np.sum(env.rewards, axis=1).reshape(8, 2).mean(axis=1))
+    signs = np.sign(env.rewards).sum(axis=1).reshape(8, 2).mean(axis=1)
+    if shaping == "sign_ranks":
+        signs = np.array([((signs < s).sum() + (signs <= s).sum() - 1) / 2 / 7 - 0.5 for s in signs])
+    epsilon = [noise.normal(0, Purpose.MUTATION, 1, slot, 0, 6) for slot in range(4)]
+    gradient = sum((signs[2 * j] - signs[2 * j + 1]) * epsilon[j] for j in range(4)) / (8 * 0.5)
+    assert np.abs(gradient).max() > 0.05
+    np.testing.assert_allclose(state.theta_es, theta + 0.1 * gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("start_states", ["member", "slot"])
+def test_actions_of_the_population_have_addressed_noise_in_half_ranges_within_the_bounds(world, start_states):
+    settings = {"es__population_size": 4, "es__fitness_episodes": 2, "es__start_states": start_states}
+    plain, noisy = Noted(), Noted()
+    for env, std in ((plain, 0.0), (noisy, 0.3)):
+        params, state = make(world, Layout((2, 2)), es__action_noise=std, **settings)
+        es.generation(params, state, world, env)
+    assert plain.seeds == noisy.seeds
+    clipped = 0
+    for number, (without, shown) in enumerate(zip(plain.actions, noisy.actions, strict=True)):
+        member = number // 2
+        who = member // 2 if start_states == "slot" else member
+        normal = noise.generator(0, Purpose.ACTION, 1, who, number % 2).standard_normal((4, 2), dtype=np.float32)
+        expected = without + np.float32(0.3) * np.array([1, 4], np.float32) * normal
+        np.testing.assert_allclose(shown, expected.clip([-1, 0], [1, 8]), atol=1e-5)
+        clipped += (expected != expected.clip([-1, 0], [1, 8])).sum()
+    assert clipped > 0
+
+
+def test_an_episode_has_the_sum_of_the_signs_of_its_rewards():
+    env = Noted()
+    policy = Policy(Layout((2, 2)), "relu", "tanh", env.low, env.high)
+    episode = play(env, policy, 3)
+    assert (episode.episodic_return, episode.sign_return) == (np.sum(env.rewards), np.sign(env.rewards).sum())
+    assert set(env.rewards[0]) - {0.0}

@@ -1,0 +1,435 @@
+"""TD3 and DDPG: their losses by hand and by autograd, TD3's three changes, their phases; and that every learner learns."""
+
+import math
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROUTINE, TASK, run
+from test_run import assert_same_run, summary
+from test_sac import Breaking, Line, distance, flat, modules, same, through
+
+from esac_mpi.config import Config, ConfigError, check, updated
+from esac_mpi.learners import LEARNERS, LearnerNotFinite, make, training
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.record import Run
+from esac_mpi.rollout import collect
+
+RIVALS = ["td3", "ddpg"]
+
+
+def learner(name: str, sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, seed: int = 0, **values):
+    """Return a small learner; `values` are fields of its table, or other fields as section__field."""
+    small = {"batch_size": 16, "replay_capacity": 500, "start_steps": 30, **values}
+    chosen = {key.replace("__", ".") if "__" in key else f"{name}.{key}": value for key, value in small.items()}
+    config = updated(Config(), {"seed": seed, "policy.hidden": sizes[1:-1], "learner.device": "cpu", **chosen})
+    layout = Layout(sizes)
+    return make(name, config, layout, layout.initial(config.seed, 1), reserve)
+
+
+def fill(made, seed: int = 0) -> None:
+    """Give the next update a batch, every third transition of which is terminal, and noise that is clipped here and there."""
+    random, rows = np.random.default_rng(seed), made.update.rows
+    rows[:] = random.uniform(-1, 1, rows.shape)
+    rows[:, made.replay.columns["terminated"]] = np.arange(len(rows)) % 3 == 0
+    if hasattr(made.update, "noise"):
+        made.update.noise[:] = 2 * random.standard_normal(made.update.noise.shape)
+
+
+def learn(made, actor: bool = True) -> None:
+    """Make an update of what `fill` gave."""
+    update = made.update
+    (update.learn_critics if hasattr(update, "learn_critics") else update.learn_critic)()
+    if actor:
+        update.learn_actor()
+
+
+def perturbed(made):
+    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
+    random = torch.Generator().manual_seed(3)
+    for network in (made.actor, made.critic, made.target_actor, made.target_critic):
+        network.values.add_(0.3 * torch.randn(network.values.shape, generator=random))
+    made.update.start()
+    return made
+
+
+# --- by hand: one observation, one action, no hidden layer, so that pi(x) = tanh(w x + b) and Q(x, a) = w_x x + w_a a + b
+
+
+def two_transitions(name: str, **values):
+    """Return a learner with weights in whole and half numbers that do not move, and a batch of two transitions."""
+    rates = {"lr_td3": 0.0} if name == "td3" else {"lr_actor": 0.0, "lr_critic": 0.0}
+    made = learner(name, (1, 1), batch_size=2, gamma=0.5, **rates, **values)
+    made.actor.values[:] = torch.tensor([0.5, 0.5])
+    made.target_actor.values[:] = torch.tensor([1.0, 0.0])
+    twins = name == "td3"  # w_x, w_a of each critic, then b of each
+    made.critic.values[:] = torch.tensor([2.0, 1.0, 1.0, -1.0, 0.0, 1.0] if twins else [2.0, 1.0, 0.0])
+    made.target_critic.values[:] = torch.tensor([1.0, 2.0, 3.0, -1.0, 0.5, 0.0] if twins else [1.0, 2.0, 0.5])
+    made.update.rows[:] = [[1.0, 0.5, 1.0, 0.0, 0.0], [-1.0, -1.0, 2.0, 1.0, 1.0]]  # x, a, r, terminated, next x
+    made.update.start()
+    return made
+
+
+def test_td3_on_two_transitions():
+    """The noise is 5 x 0.2 = 1, clipped to 0.5: y = 1 + (min(1.5, -0.5)) / 2 = 0.75, and 2 where the episode is terminated.
+
+    Errors: Q1 2.5 - 0.75 and -3 - 2; Q2 1.5 - 0.75 and 1 - 2. The actor's actions are tanh 1 and tanh 0; of Q1 alone.
+    """
+    made = two_transitions("td3")
+    made.update.noise[:] = 5
+    learn(made)
+    means = made.update.means(2)  # as if of two updates: the actor's is one of them
+    assert 2 * means["critic_loss"] == pytest.approx((1.75**2 + 25) / 2 + (0.75**2 + 1) / 2) == pytest.approx(14.8125)
+    gradient = [1.75 + 5, 0.875 + 5, 0.75 + 1, 0.375 + 1, 1.75 - 5, 0.75 - 1]
+    assert made.critic.gradient.tolist() == pytest.approx(gradient, rel=1e-6)
+    assert made.actor.gradient.tolist() == pytest.approx([0.2900128, -0.7099872], rel=1e-5)  # -(1 - tanh^2) (x, 1) / 2, added
+    assert made.update.sums[1].item() / 2 == pytest.approx((2 + math.tanh(1) - 2) / 2)
+
+
+def test_ddpg_on_two_transitions():
+    """y = 1 + 0.5 / 2 = 1.25, and 2 where the episode is terminated; errors 2.5 - 1.25 and -3 - 2; a tenth of the weights."""
+    made = two_transitions("ddpg", critic_weight_decay=0.1)
+    learn(made)
+    means = made.update.means(1)
+    assert means["critic_loss"] == pytest.approx((1.25**2 + 25) / 2) == pytest.approx(13.28125)
+    assert made.critic.gradient.tolist() == pytest.approx([1.25 + 5 + 0.2, 0.625 + 5 + 0.1, 1.25 - 5], rel=1e-6)
+    assert means["actor_loss"] == -means["mean_q"] == pytest.approx(-math.tanh(1) / 2)
+    assert made.actor.gradient.tolist() == pytest.approx([0.2900128, -0.7099872], rel=1e-5)
+
+
+def test_td3s_noise_is_scaled_and_clipped_and_the_action_kept_in_its_bounds():
+    made = learner("td3", (1, 1), batch_size=5)
+    made.target_actor.values[:] = torch.tensor([0.0, math.atanh(0.9)])  # 0.9 everywhere
+    fill(made)
+    made.update.noise[:, 0] = [1, 5, -5, -1, 0]
+    learn(made, actor=False)
+    assert made.update._transitions.following[:, 1].tolist() == pytest.approx([1.0, 1.0, 0.4, 0.7, 0.9], rel=1e-5)
+
+
+def test_td3s_actor_and_targets_move_once_in_policy_delay_updates_over_phases_and_restarts():
+    def state(made) -> list[np.ndarray]:
+        return [made.actor.values.numpy().copy(), *(target.values.numpy().copy() for target in made.targets.values())]
+
+    made = learner("td3", policy_delay=3, start_steps=16, interleaved=False)
+    changed, before = [], state(made)
+    for k in range(9):  # a step each after the first 16: one update a phase
+        if k == 4:
+            other = learner("td3", policy_delay=3, start_steps=16, interleaved=False)
+            other.load(made.arrays())
+            other.replay.restore(0, made.replay.rows(0, made.replay.added))
+            made = other
+        phase = made.phase(Line(), k, 0, 1 if k else 17, cut=True)
+        assert phase.gradient_updates == 1
+        changed.append([not np.array_equal(old, new) for old, new in zip(before, state(made), strict=True)])
+        assert math.isfinite(phase.mean_q) == changed[-1][0]
+        before = state(made)
+    assert changed == [[k % 3 == 2] * 3 for k in range(9)]
+
+
+# --- by autograd
+
+
+class Plain:
+    """An update by modules, autograd and torch.optim.Adam, in double precision, from the papers' formulas."""
+
+    def __init__(self, made, name: str, activation: str):
+        self.twins, self.options, self.columns = name == "td3", made.options, made.replay.columns
+        self.actor, self.target_actor = (modules(n, activation)[0] for n in (made.actor, made.target_actor))
+        self.critic, self.target_critic = modules(made.critic), modules(made.target_critic)
+        o = self.options
+        rates = (o.lr_td3, o.lr_td3, 0.0) if self.twins else (o.lr_actor, o.lr_critic, o.critic_weight_decay)
+        parameters = [p for critic in self.critic for p in critic.parameters()]
+        self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=rates[0])
+        self.critic_adam = torch.optim.Adam(parameters, lr=rates[1], weight_decay=rates[2])
+
+    def learn(self, rows: np.ndarray, noise: np.ndarray | None, actor: bool) -> tuple[float, float]:
+        """Make an update; return the critic's loss, and the actor's before its step."""
+        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns.items()}
+        observation, following, o = batch["observation"], batch["next_observation"], self.options
+        with torch.no_grad():
+            action = self.target_actor(following).tanh()
+            if noise is not None:
+                smoothing = (o.policy_noise * torch.from_numpy(noise).double()).clamp(-o.noise_clip, o.noise_clip)
+                action = (action + smoothing).clamp(-1, 1)
+            least = torch.stack([q(torch.cat((following, action), 1))[:, 0] for q in self.target_critic]).amin(0)
+            y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * least
+        taken = torch.cat((observation, batch["action"]), 1)
+        critic_loss = sum(torch.nn.functional.mse_loss(q(taken)[:, 0], y) for q in self.critic)
+        self.critic_adam.zero_grad()
+        critic_loss.backward()
+        self.critic_adam.step()
+        actor_loss = -self.critic[0](torch.cat((observation, self.actor(observation).tanh()), 1)).mean()
+        if actor:
+            parameters = list(self.actor.parameters())  # the loss also depends on the critics'
+            for p, gradient in zip(parameters, torch.autograd.grad(actor_loss, parameters), strict=True):
+                p.grad = gradient
+            self.actor_adam.step()
+            with torch.no_grad():
+                pairs = [(self.target_actor, self.actor), *zip(self.target_critic, self.critic, strict=True)]
+                for target, network in pairs:
+                    for p, new in zip(target.parameters(), network.parameters(), strict=True):
+                        p += o.tau * (new - p)
+        return float(critic_loss.detach()), float(actor_loss.detach())
+
+
+@pytest.mark.parametrize("hidden", [(8, 8), (16,), (8, 12, 6)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("name", RIVALS)
+def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden):
+    """Six updates, TD3's actor in every second: what is measured, each gradient, parameters and targets."""
+    made = perturbed(learner(name, (3, *hidden, 2), batch_size=64, tau=0.1, policy__activation=activation))
+    plain, clipped = Plain(made, name, activation), []
+    for step in range(6):
+        fill(made, step)
+        made.update.start()
+        actor = name == "ddpg" or step % 2 == 1
+        noise, critic = getattr(made.update, "noise", None), made.critic.values.clone()
+        learn(made, actor)
+        critic_loss, actor_loss = plain.learn(made.update.rows, noise, actor)
+        means = made.update.means(1)
+        assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
+        assert ("actor_loss" in means) == actor
+        if actor:
+            assert means["actor_loss"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
+            assert distance(made.actor.gradient, flat([plain.actor], "grad")) < 1e-5
+        decay = made.options.critic_weight_decay * critic if name == "ddpg" else 0.0  # torch adds it to a copy
+        assert distance(made.critic.gradient - decay, flat(plain.critic, "grad")) < 1e-5
+        if name == "td3":
+            clipped.append(np.mean(np.abs(made.options.policy_noise * noise) > made.options.noise_clip))
+    members = {"actor": [plain.actor], "critic": plain.critic}
+    members |= {"target_actor": [plain.target_actor], "target_critic": plain.target_critic}
+    for part, expected in members.items():
+        assert torch.allclose(getattr(made, part).values.double(), flat(expected), rtol=1e-4, atol=1e-6), part
+    assert all(0.05 < share < 0.95 for share in clipped)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_bfloat16_products_are_close_and_parameters_stay_float32(name):
+    """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
+    full, half = (perturbed(learner(name, (3, 32, 32, 2), batch_size=64, learner__precision=p)) for p in ("fp32", "bf16"))
+    for made in (full, half):
+        fill(made)
+        learn(made)
+    for part in ("actor", "critic"):
+        one, other = getattr(full, part), getattr(half, part)
+        assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
+        assert other.values.dtype == other.gradient.dtype == torch.float32
+        assert 0 < distance(half.targets[f"target_{part}"].values, full.targets[f"target_{part}"].values.double()) < 1e-3
+
+
+# --- the actor
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_theta_is_the_policys_and_plays_with_noise_of_its_size(name):
+    made = learner(name, (3, 8, 8, 2), exploration_noise=0.05)
+    assert np.array_equal(made.theta, Layout((3, 8, 8, 2)).initial(0, 1))
+    perturbed(made)
+    made.theta[:] = 0  # a copy
+    policy = Policy(Layout((3, 8, 8, 2)), "relu", "tanh", -np.ones(2), np.ones(2)).set(made.theta)
+    observation = np.array([0.1, -0.2, 0.3], np.float32)
+    made.env_steps, random = 30, np.random.default_rng(0)
+    drawn = np.stack([made._action(made.actor.numpy(), observation, random) for _ in range(4000)])
+    assert drawn.dtype == np.float32
+    assert np.abs(drawn.mean(0) - policy(observation)).max() < 5 * 0.05 / math.sqrt(4000)
+    assert drawn.std(0) == pytest.approx([0.05, 0.05], rel=0.06)
+    made.actor.tensors[-1][:] = 30.0  # mean 1
+    drawn = np.stack([made._action(made.actor.numpy(), observation, random) for _ in range(100)])
+    assert drawn.max() == 1 > drawn.min() > 0.7
+
+
+# --- phases
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_the_first_steps_are_uniform_and_without_updates(name):
+    env, made = Line(), learner(name, start_steps=400, updates_per_step=0.5)
+    made.actor.values.zero_()
+    phase = made.phase(env, 0, 0, 399, cut=True)
+    assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (399, 19, 0)
+    assert math.isnan(phase.critic_loss)
+    assert np.abs(np.histogram(env.actions[:399], 4, (-1, 1))[0] - 100).max() < 5 * np.sqrt(75)
+    assert [made.phase(env, k, 0, 7, cut=True).gradient_updates for k in (1, 2)] == [3, 3]  # of 6 and 7: round(3), round(6.5) - 3
+    assert np.abs(env.actions[400:403]).max() < 0.6
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(name, interleaved):
+    """From a ring that has wrapped, in the middle of TD3's delay: at once, in parts, and held, saved, loaded and begun again."""
+
+    def grown(**more):
+        made = learner(name, replay_capacity=60, interleaved=interleaved, **more)
+        for k in (0, 3):
+            made.phase(Line(), k, 0, 61, cut=True)
+        assert made.replay.added == 122
+        assert made.adam["critic"].steps == 92
+        made.phase(Line(), 5, 0, 1, cut=True)  # 93 updates
+        return made
+
+    straight, parts = grown(), grown(reserve=60)
+    arrays, rows = parts.arrays(), parts.replay.rows(63, 123)
+    phase = straight.phase(Line(), 4, 0, 51, cut=True)
+    parts.hold()
+    work = parts.begin(Line(), 4, 0, 51, cut=True)
+    for _ in range(70):
+        next(work)
+    assert same(parts.arrays(), arrays)
+    saved, kept = parts.arrays(), parts.stored_replay.rows(63, 123)
+    assert same(kept, rows)
+    pauses, again = through(work)
+    assert 70 + pauses == 51 + 2 * 51
+    assert np.array_equal(phase.vector(), again.vector(), equal_nan=True)
+    parts.release()
+    assert same(parts.arrays(), straight.arrays())
+    assert not same(parts.arrays(), arrays)
+
+    resumed, elsewhere = (learner(name, replay_capacity=60, interleaved=interleaved) for _ in range(2))
+    for made in (resumed, elsewhere):
+        made.load(saved)
+        made.replay.restore(63, kept)
+    torch.manual_seed(99)  # nothing hangs on torch's own generator
+    assert np.array_equal(resumed.phase(Line(), 4, 0, 51, cut=True).vector(), phase.vector(), equal_nan=True)
+    assert same(resumed.arrays(), straight.arrays())
+    assert np.array_equal(resumed.theta, straight.theta)
+    elsewhere.phase(Line(), 6, 0, 51, cut=True)
+    assert not np.array_equal(elsewhere.theta, straight.theta)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_what_cannot_be_learned_from_is_not_stored(name):
+    made = learner(name)
+    phase = made.phase(Breaking("raise"), 0, 2, 0)
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, made.replay.added) == (8, 0, 2, 6)
+
+
+@pytest.mark.parametrize("part", ["actor", "critic", "target_actor", "target_critic"])
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_learner_that_is_not_finite_says_so(name, part):
+    made = learner(name, start_steps=1000)
+    getattr(made, part).values[3] = math.nan
+    with pytest.raises(LearnerNotFinite, match=f"the {name.upper()} learner's {part} are no longer finite at training step 20"):
+        made.phase(Line(), 0, 1, 0)
+    made = learner(name, start_steps=0)
+    made.actor.values[-1] = math.nan
+    with pytest.raises(LearnerNotFinite, match="action"):
+        made.phase(Line(), 0, 1, 0)
+
+
+def test_arrays_of_another_learner_are_refused():
+    with pytest.raises(ValueError, match="learner arrays must be"):
+        learner("td3").load(learner("sac").arrays())
+    with pytest.raises(ValueError, match=r"must be float32 \[\d+\], got float32 \[\d+\]"):
+        learner("td3").load(learner("ddpg").arrays())  # the same names, another number of critics
+
+
+# --- every learner
+
+
+LINE: dict[str, dict] = {  # what the line needs beside one learning rate for all: a learner without an entry has its defaults
+    "sac": {"temperature": 0.01},
+    "ddpg": {"critic_weight_decay": 0.0, "tau": 0.005},
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_learns_a_line(name, seed):
+    """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06 (10 seeds: 0.010-0.051; at first 0.18-0.37)."""
+    table = getattr(Config(), name)
+    rates = {f.name: 3e-3 for f in fields(table) if f.name.startswith("lr_")}
+    common = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 1000, "start_steps": 100}
+    made = learner(name, (1, 32, 32, 1), seed=seed, **rates, **common, **LINE.get(name, {}))
+    policy = Policy(Layout((1, 32, 32, 1)), "relu", "tanh", -np.ones(1), np.ones(1))
+    x = np.linspace(-1, 1, 41, dtype=np.float32)
+
+    def error() -> float:
+        policy.set(made.theta)
+        return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
+
+    before, env = error(), Line()
+    updates = sum(made.phase(env, k, 0, 100).gradient_updates for k in range(9))
+    assert 700 <= updates <= 900
+    assert error() < 0.06 < 0.1 < before
+
+
+# --- the program
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name):
+    table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
+    options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
+    arguments = ["--algorithm", name, *TASK, *ROUTINE, *options]
+    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
+    run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")  # after 125 updates: odd
+    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    said = summary(tmp_path / "parts")
+    assert said["env_steps"]["learner"] == said["nominal_steps"] == 8 * 35
+    assert said["gradient_updates"] == 8 * 35 - 50
+    assert said["last_evaluation"][name] == said["final_return"]
+
+
+def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path):
+    """Whole episodes of Pendulum, truncated at 30 steps: two of each generation, the first 100 steps uniform."""
+    table = {"episodes_on": "ranks", "episodes_per_generation": 2, "start_steps": 100, "batch_size": 16, "replay_capacity": 150}
+    options = [token for key, value in table.items() for token in (f"--td3.{key}", value)]
+    arguments = ["--algorithm", "td3", "--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE, *options]
+    run(1, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
+    run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
+    run(2, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
+    assert said["env_steps"]["learner"] == said["nominal_steps"] == 6 * 60
+    assert rows["metrics/gradient_updates"].tolist() == [0, 20, 80, 140, 200, 260]
+    assert rows["metrics/td3_episodes"].tolist() == [2] * 6
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_episodes_that_others_played_are_taken_over_whole(name):
+    """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step, which is counted and not stored."""
+
+    class Alone:
+        def map(self, work, count, columns):
+            return np.stack([work(i) for i in range(count)]), np.zeros(1)
+
+    env, made = Line(), learner(name, start_steps=40, interleaved=False)
+    mean = Policy(Layout((1, 8, 8, 1)), "relu", "tanh", -np.ones(1), np.ones(1)).set(made.theta)
+    uniform, _ = collect(Alone(), env, mean, 2, 0, 1, None)
+    acted, _ = collect(Alone(), env, mean, 2, 0, 2, 0.0)
+    broken, _ = collect(Alone(), Breaking("raise"), mean, 1, 0, 3, 0.0)
+    assert [(len(rows), steps) for rows, _, steps in [*uniform, *acted, *broken]] == [(20, 20)] * 4 + [(3, 4)]
+    assert np.ptp(uniform[0][0][:, 1]) > 1.5
+    assert np.array_equal(acted[1][0][:, 1], [mean(row[:1].astype(np.float32))[0] for row in acted[1][0]])
+    x, a, reward, terminated, following = acted[0][0].T
+    assert reward == pytest.approx(-((a - x / 2) ** 2), rel=1e-5, abs=1e-7)
+    assert not terminated.any()
+    assert np.array_equal(following[:-1], x[1:])
+    assert acted[0][1] == pytest.approx(-np.sum((acted[0][0][:, 1] - acted[0][0][:, 0] / 2) ** 2), rel=1e-5)
+    assert len(set(env.seeds)) == 4
+    assert np.isnan(broken[0][1])
+
+    phase = training.run(made.take(uniform, 1))
+    assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (40, 2, 0)
+    phase = training.run(made.take([*acted, *broken], 2))
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates) == (44, 2, 1, 44)
+    assert phase.episodic_return == pytest.approx((acted[0][1] + acted[1][1]) / 2)
+    stored = made.replay.rows(0, made.replay.added)
+    expected = np.vstack([rows for rows, *_ in [*uniform, *acted, *broken]]).astype(np.float32)
+    assert np.array_equal(np.column_stack([stored[key].reshape(len(expected), -1) for key in made.replay.columns]), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("td3.policy_delay", 0, "td3.policy_delay = 0: must be positive"),
+        ("ddpg.tau", 1.5, "ddpg.tau = 1.5: must be at most 1"),
+        ("ddpg.replay_capacity", 60, "ddpg.batch_size = 64: must be at most ddpg.replay_capacity"),
+        ("td3.lr_td3", 0.0, "td3.lr_td3 = 0.0: must be positive"),
+    ],
+)
+def test_impossible_settings_are_refused(name, value, told):
+    with pytest.raises(ConfigError, match=told):
+        check(updated(Config(), {name: value}))
