@@ -23,7 +23,7 @@ from esac_mpi.envs import Env
 from esac_mpi.learners import LearnerNotFinite, memory, training
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass, forward
 from esac_mpi.learners.phase import Phase
-from esac_mpi.learners.replay import Held, Replay
+from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learners.transitions import Transitions
 from esac_mpi.policy import Layout
@@ -31,8 +31,10 @@ from esac_mpi.policy import Layout
 CRITIC = 17  # which network initial weights are drawn for
 
 
-class DDPG:
+class DDPG(memory.Memory):
     """The DDPG learner: networks, Adam, replay and its count of training steps."""
+
+    NAME = "DDPG"
 
     def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0) -> None:
         """Take the initial actor `theta`, float32 [d]; draw the critic.
@@ -44,7 +46,6 @@ class DDPG:
         o, *hidden, a = layout.sizes
         self.replay = Replay(self.options.replay_capacity, o, a, reserve)
         self.env_steps = 0  # training steps ever
-        self._held: tuple[dict[str, np.ndarray], Held] | None = None
         self._actions = a
 
         where = self.device, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
@@ -75,13 +76,13 @@ class DDPG:
         Raises LearnerNotFinite.
         """
         phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
-        memory.check_finite("DDPG", self.update.sums, self.adam, self.targets, self.env_steps)
+        self.check_finite()
         return phase
 
     def take(self, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Generator[None, None, Phase]:
         """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite."""
         phase = yield from training.take(self, self._learn, played, k)
-        memory.check_finite("DDPG", self.update.sums, self.adam, self.targets, self.env_steps)
+        self.check_finite()
         return phase
 
     def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -108,32 +109,6 @@ class DDPG:
             self.update.learn_actor()
             yield
         return updates
-
-    @property
-    def stored_replay(self) -> Replay | Held:
-        """The replay that belongs to `arrays`: as it is, or as it was at `hold`."""
-        return self._held[1] if self._held else self.replay
-
-    def hold(self) -> None:
-        """Remember the learner and its replay as they are: `arrays` and `stored_replay` stay with them until `release`."""
-        self.release()
-        self._held = self.arrays(), self.replay.hold()
-
-    def release(self) -> None:
-        """Let `arrays` and `stored_replay` be current again."""
-        self._held = None
-        self.replay.release()
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that the learner remembers but its replay, as it is or as it was at `hold`."""
-        if self._held:
-            return {name: array.copy() for name, array in self._held[0].items()}
-        return memory.arrays(self.adam, self.targets, self.env_steps)
-
-    def load(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over what `arrays` returned. Raises ValueError for another learner's."""
-        self.release()
-        self.env_steps = memory.load(arrays, self.adam, self.targets)
 
 
 @dataclass(frozen=True)

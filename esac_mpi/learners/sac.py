@@ -13,7 +13,7 @@ Where we differ, or the sources leave a choice:
 - Updates follow the whole collection; `interleaved` makes them step by step, as the public code does.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from esac_mpi.envs import Env
 from esac_mpi.learners import LearnerNotFinite, memory, training
 from esac_mpi.learners.network import Adam, Network, forward
 from esac_mpi.learners.phase import Phase
-from esac_mpi.learners.replay import Held, Replay
+from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learners.update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.policy import Layout
@@ -31,8 +31,10 @@ from esac_mpi.policy import Layout
 LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19  # which network initial weights are drawn for
 
 
-class SAC:
+class SAC(memory.Memory):
     """The SAC learner: networks, Adam, temperature, replay and its count of training steps."""
+
+    NAME = "SAC"
 
     def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0) -> None:
         """Take the initial actor `theta`, float32 [d]; draw the other networks.
@@ -44,7 +46,6 @@ class SAC:
         o, *hidden, a = layout.sizes
         self.replay = Replay(config.sac.replay_capacity, o, a, reserve)
         self.env_steps = 0  # training steps ever
-        self._held: tuple[dict[str, np.ndarray], Held] | None = None
 
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
         actor = np.concatenate([theta[:-a], head[:-a], theta[-a:], head[-a:]])  # its last layer is [mean; log std]
@@ -55,6 +56,7 @@ class SAC:
         self.critic = self._network(*critic)  # both of them: outputs are [2, batch, 1]
         self.value = self._network(*value) if config.sac.value_network else None
         self.target = self._network(*(value if self.value else critic))  # at first equal to the one it follows
+        self.targets = {"target": self.target}
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
         self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}
         if self.value:
@@ -84,7 +86,7 @@ class SAC:
         (seed, k), whatever is done between its parts. Raises LearnerNotFinite.
         """
         phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
-        memory.check_finite("SAC", self.update.sums, self.adam, {"target": self.target}, self.env_steps)
+        self.check_finite()
         return phase
 
     def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -114,31 +116,9 @@ class SAC:
             yield
         return updates
 
-    @property
-    def stored_replay(self) -> Replay | Held:
-        """The replay that belongs to `arrays`: as it is, or as it was at `hold`."""
-        return self._held[1] if self._held else self.replay
-
-    def hold(self) -> None:
-        """Remember the learner and its replay as they are: `arrays` and `stored_replay` stay with them until `release`."""
-        self.release()
-        self._held = self.arrays(), self.replay.hold()
-
-    def release(self) -> None:
-        """Let `arrays` and `stored_replay` be current again."""
-        self._held = None
-        self.replay.release()
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that the learner remembers but its replay, as it is or as it was at `hold`."""
-        if self._held:
-            return {name: array.copy() for name, array in self._held[0].items()}
-        return memory.arrays(self.adam, {"target": self.target}, self.env_steps)
-
-    def load(self, arrays: dict[str, np.ndarray]) -> None:
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Take over what `arrays` returned. Raises ValueError for another learner's."""
-        self.release()
-        self.env_steps = memory.load(arrays, self.adam, {"target": self.target})
+        super().load(saved)
         if "log_temperature" in self.adam:
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
 
