@@ -1,6 +1,7 @@
 """A run at work: what it is made of on one rank, how far it is, and how it is saved."""
 
 import math
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from esac_mpi.record import Run
 
 FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1  # exit codes
+RECENT = 20  # generations by which the next ones are judged
 RETRY = 60.0  # time after which a checkpoint that could not be written is tried again [s]
 
 
@@ -59,7 +61,7 @@ class Job:
     display: log.Display | None = None
     unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
-    seconds: list[float] = field(default_factory=list)  # of the generations since the start [s]
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
     saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
 
     @property

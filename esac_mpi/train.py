@@ -29,11 +29,7 @@ from esac_mpi.job import (
 from esac_mpi.set_up import set_up
 
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
-RECENT = 20  # generations by which the next ones are judged
-SPARE, SPARE_FRACTION = (
-    30.0,
-    0.05,
-)  # of the time that is left at the start, kept for what was not foreseen: the lesser of the two [s]
+SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
 
 
 def train(
@@ -46,8 +42,9 @@ def train(
     world.stop.grace = config.stop.grace_seconds
     seconds_left = 3600 * config.max_hours or seconds_left
     deadline = world.clock() - elapsed + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
-    if config.stop.member_minutes:
-        world.watchdog.member_limit = 60 * config.stop.member_minutes
+    world.watchdog.member_limit = 60 * config.stop.member_minutes or math.inf
+    if world.rank == 0:
+        world.watchdog.silence_limit = 60 * config.stop.silent_minutes or math.inf
     world.watchdog.watch()
     try:
         job = set_up(config, fresh, world, command)
@@ -72,7 +69,6 @@ def go_on(job: Job) -> None:
     before = job.run.wall_seconds if job.run else 0.0
     tried, recording, saved_before = (job.state.generation, start), 0.0, len(job.saving)
     keep_time(job)
-    world.watchdog.watch()
     while job.unevaluated or (progress(job) < 1 and not world.stopping):
         began = world.clock()
         try:
@@ -103,11 +99,11 @@ def keep_time(job: Job) -> None:
     world, limit = job.world, 60 * job.config.stop.silent_minutes
     world.watchdog.generation = job.state.generation + 1
     if limit and world.rank == 0:
-        world.watchdog.silence_limit = max(limit, SILENCE * float(np.median(job.seconds or [0.0])))
+        world.watchdog.silence_limit = max(limit, SILENCE * float(np.median([*job.seconds] or [0.0])))
     if math.isfinite(job.deadline):
         last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
         world.stop.give_up_at(last)
-        if world.rank == 0 and world.clock() + 2 * max(job.seconds[-RECENT:], default=0.0) > last:
+        if world.rank == 0 and world.clock() + 2 * max(job.seconds, default=0.0) > last:
             world.stop.wished = True
 
 
