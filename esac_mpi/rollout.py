@@ -141,9 +141,7 @@ class Recorder:
 
     def packed(self) -> np.ndarray:
         """Return the count and the rows as numbers that travel with a member's returns, float64 [packed_size(rows)]."""
-        content = np.zeros(2 * (packed_size(*self.rows.shape) - 1), np.float32)
-        content[: self.rows.size] = self.rows.ravel()
-        return np.concatenate([[self.count], content.view(np.float64)])
+        return packed(self.rows[: self.count], len(self.rows))
 
 
 def width(observation_size: int, action_size: int) -> int:
@@ -152,12 +150,19 @@ def width(observation_size: int, action_size: int) -> int:
 
 
 def packed_size(capacity: int, width: int) -> int:
-    """Return how many float64 a Recorder packs `capacity` transitions of `width` float32 into."""
+    """Return how many float64 `capacity` transitions of `width` float32 are packed into."""
     return 1 + -(-capacity * width // 2)
 
 
+def packed(rows: np.ndarray, capacity: int) -> np.ndarray:
+    """Return transitions [count, width] as numbers that travel with an episode's return, float64 [packed_size]."""
+    content = np.zeros(2 * (packed_size(capacity, rows.shape[1]) - 1), np.float32)
+    content[: rows.size] = rows.ravel()
+    return np.concatenate([[len(rows)], content.view(np.float64)])
+
+
 def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
-    """Return the transitions that a Recorder packed, float32 [count, width]."""
+    """Return the transitions that were packed, float32 [count, width]."""
     content = np.ascontiguousarray(packed[1:]).view(np.float32)
     return content[: int(packed[0]) * width].reshape(-1, width)
 
@@ -168,7 +173,7 @@ def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tup
     Transitions are float64 [n, 2 o + a + 2]: observation, action, reward, terminated, next observation. A step that cannot be
     learned from is counted, ends the episode and is not among them.
     """
-    rows = [np.zeros((0, 2 * env.observation_size + env.action_size + 2))]
+    rows = [np.zeros((0, width(env.observation_size, env.action_size)))]
     total, length, ended = 0.0, 0, False
     try:
         observation = env.reset(seed)
@@ -191,10 +196,10 @@ def collect(
 ) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
     """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
 
-    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, and
-    each rank's busy time [s].
+    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them but float32, return and steps of each
+    episode, and each rank's busy time [s].
     """
-    width = 2 * env.observation_size + env.action_size + 2
+    numbers = width(env.observation_size, env.action_size)
 
     def work(i: int) -> np.ndarray:
         random = generator(seed, Purpose.LEARNER, k, block=i)
@@ -210,13 +215,10 @@ def collect(
         except Exception as error:
             error.add_note(f"in the training episodes of generation {k}, episode {i}")
             raise
-        packed = np.zeros(3 + env.horizon * width)
-        packed[:3] = episode.episodic_return, episode.episodic_length, len(rows)
-        packed[3 : 3 + rows.size] = rows.ravel()
-        return packed
+        return np.concatenate([[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)])
 
-    table, busy = world.map(work, episodes, 3 + env.horizon * width)
-    return [(row[3:].reshape(-1, width)[: int(row[2])], float(row[0]), int(row[1])) for row in table], busy
+    table, busy = world.map(work, episodes, 2 + packed_size(env.horizon, numbers))
+    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table], busy
 
 
 def evaluate(

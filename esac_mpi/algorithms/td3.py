@@ -64,7 +64,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 def play(params: Params, state: State, world: Any, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
     """Play a generation's training episodes on all ranks; see `rollout.collect`.
 
-    Every rank gets all transitions: 8 (2 o + a + 2) bytes a step, and each node's shared memory twice as much.
+    Every rank gets all transitions: 4 (2 o + a + 2) bytes a step, and each node's shared memory twice as much.
     """
     options, size = getattr(params.config, state.NAME), env.action_size
     mean = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(size), np.ones(size)).set(state.theta)
