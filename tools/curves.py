@@ -5,19 +5,22 @@ Steps are the true ones of population and learner; evaluation, which teaches not
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from episodes import WINDOW, training, training_returns
 
 from esac_mpi.record import RunFiles
 
 AXES = {
     "env_steps": "environment steps of population and learner",
     "nominal_steps": "nominal steps (the papers' count)",
+    "training_episodes": "training episodes",
     "generation": "generation",
     "wall": "wall time",
 }
 POLICIES = ("theta_es", "sac")  # of ESAC and its halves
-RIVALS = ("td3", "ddpg")
+RIVALS = ("td3", "ddpg", "ppo")
 MEASURES = {
     "best": "best mean return of an evaluation",
     "final": "mean return of the last evaluation",
@@ -27,12 +30,26 @@ MEASURES = {
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Which run a curve is of."""
+
+    path: Path  # names it
+    task: str
+    seed: int
+
+
+@dataclass(frozen=True)
 class Curve:
     """A quantity of one run."""
 
-    run: RunFiles
+    origin: Origin
     x: np.ndarray  # [points], ascending
     y: np.ndarray  # [points]
+
+
+def origin(run: RunFiles) -> Origin:
+    """Return which run this is."""
+    return Origin(run.path, run.config.task.id, run.config.seed)
 
 
 def column(run: RunFiles, name: str) -> np.ndarray:
@@ -45,6 +62,8 @@ def position(run: RunFiles, x: str) -> np.ndarray:
     if x == "env_steps":
         kinds = [column(run, f"metrics/env_steps_{kind}") for kind in ("population", "learner")]
         return np.sum([kind for kind in kinds if kind.size] or [np.zeros(0)], axis=0, dtype=float)
+    if x == "training_episodes":
+        return training_returns(run)[0].astype(float)
     return column(run, "timing/wall_seconds" if x == "wall" else f"metrics/{x}").astype(float)
 
 
@@ -85,13 +104,13 @@ def return_curve(run: RunFiles, x: str, policy: str = "better") -> Curve:
     """Return a run's evaluations against an axis."""
     generations, returns = evaluated(run, policy)
     where = np.interp(generations, column(run, "metrics/generation"), position(run, x)) if len(generations) else np.zeros(0)
-    return Curve(run, where, returns)
+    return Curve(origin(run), where, returns)
 
 
 def column_curve(run: RunFiles, x: str, values: np.ndarray) -> Curve:
     """Return values [generations] against an axis, without those that are not finite; empty values give an empty curve."""
     finite = np.isfinite(values)
-    return Curve(run, position(run, x)[: len(values)][finite], values[finite])
+    return Curve(origin(run), position(run, x)[: len(values)][finite], values[finite])
 
 
 def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
@@ -102,6 +121,15 @@ def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.nd
     if alive.any():
         values[alive] = statistic(np.where(np.isfinite(fitness), fitness, np.nan)[alive], axis=1)
     return values
+
+
+def training_curve(run: RunFiles, x: str, window: int = WINDOW) -> Curve:
+    """Return a run's moving average of training returns: by episode, or against another axis at the ends of generations."""
+    episodes, average = training(run, window)
+    if x == "training_episodes":
+        return Curve(origin(run), episodes.astype(float), average)
+    so_far = training_returns(run)[0]
+    return column_curve(run, x, np.concatenate([[np.nan], average])[so_far])
 
 
 def last_before(curve: Curve, limit: float) -> float:

@@ -1,13 +1,15 @@
-"""Draw learning curves of runs, or their mutation rate, fitness, losses, or the timeline of their ranks.
+"""Draw learning curves of runs, or their training returns, mutation rate, fitness, losses, or the timeline of their ranks.
 
-    python tools/plot.py RUN [RUN ...] [--what return|sigma|fitness|losses|timeline] [--x env_steps|nominal_steps|wall|generation]
-                         [--policy better|theta_es|sac] [--seeds] [--out NAME]
+    python tools/plot.py RUN [RUN ...] [--what return|training|sigma|fitness|losses|timeline]
+                         [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac]
+                         [--seeds] [--out NAME]
 
 Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
 One run: both policies with the band from worst to best episode, and mean and maximum of the noisy population; for fitness the
 quartiles and extremes of the members; for timeline every rank. Returns are of noise-free evaluations, of the better of theta_es
-and the SAC mean each time, or of --policy. Steps are those of population and learner; evaluation steps are not on the axis.
+and the SAC mean each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
+2 left of the ESAC paper). Steps are those of population and learner; evaluation steps are not on the axis.
 Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from command import Unusable, ended, note, opened, some
-from curves import AXES, POLICIES, RIVALS, column, column_curve, per_generation, return_curve
+from curves import AXES, POLICIES, RIVALS, WINDOW, column, column_curve, per_generation, return_curve, training_curve
 from figures import Figure, headline, save
 from grids import Quantity, grid
 from groups import grouped
@@ -52,6 +54,8 @@ def quantities(what: str, policy: str) -> dict[str, Quantity]:
     """Return what is drawn, by the name of the vertical axis: a row of panels each."""
     if what == "return":
         return {"episodic return": lambda run, x: return_curve(run, x, policy)}
+    if what == "training":
+        return {f"training return, mean of {WINDOW} episodes": training_curve}
     if what == "sigma":
         return {r"mutation rate $\sigma$": of_column("metrics/sigma")}
     if what == "fitness":
@@ -68,7 +72,8 @@ def quantities(what: str, policy: str) -> dict[str, Quantity]:
 
 def figure(runs: list[RunFiles], options: argparse.Namespace) -> Figure:
     """Return what the options ask for. Raises Unusable."""
-    what, x = options.what, options.x
+    what = options.what
+    x = options.x or ("training_episodes" if what == "training" else "env_steps")
     if young := [run.path.name for run in runs if not column(run, "metrics/generation").size]:
         note(f"no generation is published yet in {some(young)}")
     runs = [run for run in runs if run.path.name not in young]
@@ -83,6 +88,8 @@ def figure(runs: list[RunFiles], options: argparse.Namespace) -> Figure:
     if what == "return":
         shown = BETTER if options.policy == "better" else options.policy
         headline(drawing, f"Noise-free evaluations of {shown}; interquartile mean and 95 % interval over seeds")
+    if what == "training":
+        headline(drawing, f"Moving average over {WINDOW} training episodes; interquartile mean and 95 % interval over seeds")
     return drawing
 
 
@@ -97,8 +104,8 @@ def main(argv: list[str]) -> int:
     """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
-    parser.add_argument("--what", choices=("return", "sigma", "fitness", "losses", "timeline"), default="return")
-    parser.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
+    parser.add_argument("--what", choices=("return", "training", "sigma", "fitness", "losses", "timeline"), default="return")
+    parser.add_argument("--x", choices=AXES, help="horizontal axis; default: env_steps, training_episodes for training")
     parser.add_argument("--policy", choices=("better", *POLICIES, *RIVALS), default="better", help="whose returns")
     parser.add_argument("--seeds", action="store_true", help="each run as a thin line")
     parser.add_argument(

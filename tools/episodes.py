@@ -1,0 +1,36 @@
+"""Returns of the training episodes of a run, one after the other, and their moving average (Figure 2 left of the ESAC paper)."""
+
+import numpy as np
+
+from esac_mpi.record import RunFiles
+
+WINDOW = 50  # training episodes of the paper's moving average
+
+
+def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
+    """Return (episodes so far [generations], returns [episodes]) of training: evaluations are not in it.
+
+    In a generation the population's members come first, in their order, then the episodes of the gradient learner. A member of
+    several episodes has its mean for each of them, as have the learner's: the run file holds their number and mean. An unstable
+    episode has no return and is left out.
+    """
+    generations = len(run.columns.get("metrics/generation", ()))
+    returns = run.columns.get("metrics/fitness", np.zeros((generations, 0)))  # [generations, n]
+    counts = np.full(returns.shape, getattr(getattr(run.config, run.config.algorithm), "fitness_episodes", 1))
+    for name in (name for name in run.columns if name.startswith("metrics/") and name.endswith("_episodes")):
+        if (mean := name.replace("_episodes", "_episodic_return")) in run.columns:
+            counts, returns = np.column_stack([counts, run.columns[name]]), np.column_stack([returns, run.columns[mean]])
+    counts = np.where(np.isfinite(returns), counts, 0).astype(int)
+    return counts.sum(axis=1).cumsum(), np.repeat(returns.ravel(), counts.ravel())
+
+
+def training(run: RunFiles, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
+    """Return (episodes [m], moving average [m]): the mean return of the last `window` training episodes, or of all before that.
+
+    The returns of a gradient learner's episodes are known as one mean a generation, so that their sum grows linearly within
+    it: the average is exact where both ends of its window are ends of generations.
+    """
+    sums = np.concatenate([[0.0], training_returns(run)[1].cumsum()])
+    episodes = np.arange(1, len(sums))
+    first = np.maximum(episodes - window, 0)
+    return episodes, (sums[episodes] - sums[first]) / (episodes - first)

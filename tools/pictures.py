@@ -1,0 +1,103 @@
+"""Pictures of rows of results: curves over steps or time, or what a swept field does. Made by results.py; needs matplotlib."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+from command import Unusable, note, some
+from curves import WINDOW
+from figures import EngFormatter, Figure, headline, legend_below, looks, panels
+from grids import grid
+from sensitivity import Line, draw_line, normalised, set_axis
+from traces import Sections, Trace
+
+POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
+NAMES = {
+    "returns": "episodic return",
+    "training": f"training return, mean of {WINDOW} episodes",
+    "updates": "gradient updates",
+}
+TITLES = {
+    "returns": "Noise-free evaluations of {}",
+    "training": f"Moving average over {WINDOW} training episodes",
+    "updates": "Gradient updates so far",
+}
+WHOSE = {"better": "the better of theta_es and the learner's policy", "theta_es": "theta_es", "learner": "the learner's policy"}
+DEFAULT_X = {"returns": "env_steps", "training": "training_episodes", "updates": "nominal_steps"}
+
+
+def curves(sections: Sections, options: Namespace) -> Figure:
+    """Return the figure of what the options name against their axis: a panel for each task, a line for each variant."""
+    what = options.what
+    x = options.x or DEFAULT_X[what]
+    y = {"returns": POLICIES[options.policy], "training": "training_return", "updates": "gradient_updates"}[what]
+
+    def quantity(trace: Trace, _: str) -> object:
+        return trace.curve(x, y)
+
+    drawing = grid(sections, {NAMES[what]: quantity}, "wall" if x == "wall_seconds" else x, options.seeds)  # type: ignore[dict-item]
+    if what == "updates":
+        for axes in drawing.axes:
+            axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    headline(drawing, TITLES[what].format(WHOSE[options.policy]) + "; interquartile mean and 95 % interval over seeds")
+    return drawing
+
+
+def number(value: str) -> float | str:
+    """Return a swept value as a number where it is one."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def swept(sections: Sections, y: str) -> dict[str, Line]:
+    """Return {task and variant: the last numbers of its runs by value}. Raises Unusable where nothing was swept."""
+    found: dict[str, Line] = {}
+    without = []
+    for title, labels in sections.items():
+        variants = len({trace.rows[0].variant for traces in labels.values() for trace in traces if trace.rows[0].value})
+        for traces in labels.values():
+            ends = {trace: trace.curve("env_steps", y).y[-1:] for trace in traces if trace.rows[0].value}
+            without += [trace.name for trace, end in ends.items() if not len(end)]
+            if measures := np.concatenate([*ends.values(), np.zeros(0)]).tolist():
+                first = traces[0].rows[0]
+                name = f"{title}, {first.variant}" if variants > 1 else title
+                found.setdefault(name, {})[number(first.value)] = np.array(measures)
+    if without:
+        note(f"left out, nothing to measure: {some(without)}")
+    if len({value for line in found.values() for value in line}) < 2:
+        raise Unusable("--what sensitivity: a sweep needs two values or more with something measured")
+    return found
+
+
+def sensitivity(sections: Sections, options: Namespace) -> Figure:
+    """Return the figure of a measure at the runs' ends against the swept value: a line for each task and variant."""
+    y, name = {
+        "fitness": ("fitness_mean", "mean fitness, mean over generations"),
+        "return": ("better", "mean return of the last evaluation"),
+    }[options.measure]
+    found = swept(sections, y)
+    mixed = {type(value) for line in found.values() for value in line} == {float, str}
+    found = {task: {str(value) if mixed else value: line[value] for value in line} for task, line in found.items()}
+    found = {task: normalised(line) for task, line in found.items()} if options.normalise else found
+    values = sorted({value for line in found.values() for value in line})
+    look = looks(found)
+    drawing, axes = panels(1, 1, 5.5, 3.5)
+    for task, line in found.items():
+        draw_line(axes[0, 0], task, line, values, look[task], options.seeds)
+    axes[0, 0].set(ylabel=f"{name} / best of the line" if options.normalise else name)
+    set_axis(axes[0, 0], options.field, values)
+    headline(drawing, "At the end of each run. Points: mean over seeds; bars: its 95 % interval")
+    legend_below(drawing, axes)
+    return drawing
+
+
+def picture(sections: Sections, options: Namespace) -> Figure:
+    """Return what the options ask for. Raises Unusable."""
+    return sensitivity(sections, options) if options.what == "sensitivity" else curves(sections, options)
+
+
+def suffixed(out: Path) -> Path:
+    """Return the file to write: PNG where nothing else is named."""
+    return out if out.suffix in (".png", ".pdf", ".svg") else out.with_name(out.name + ".png")

@@ -1,0 +1,74 @@
+"""Make tables and pictures of an experiment from the compact record of its runs: CSV files that experiment.py writes.
+
+    python tools/results.py table CSV [CSV ...] [--measure return|updates|fitness] [--published] [--of VARIANT] [--out FILE]
+    python tools/results.py draw CSV [CSV ...] --what returns|training|updates|sensitivity --out FILE
+                            [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
+                            [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
+
+table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true steps, at equal wall time and at the end,
+then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
+draw: a PNG, PDF or SVG. sensitivity is --measure at the runs' ends against the swept value, which --field names on the axis; the
+others are curves, a panel a task, against --x (default: env_steps; for training training_episodes, for updates nominal_steps).
+Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from command import ended
+from rows import MOST, Row, read, rows, write
+from standings import MEASURES, document
+from traces import sections
+
+__all__ = ["MOST", "Row", "main", "read", "rows", "write"]  # what experiment.py needs of results
+
+
+def table(options: argparse.Namespace) -> Iterator[object]:
+    """Yield the tables, or where they were written."""
+    content = document(sections(read(options.files)), options.measure, options.published, options.of)
+    if options.out is None:
+        yield content.rstrip("\n")
+        return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(content, encoding="utf-8")
+    yield options.out
+
+
+def draw(options: argparse.Namespace) -> Iterator[object]:
+    """Draw a picture and yield where it was written."""
+    from figures import save  # needs matplotlib, which a table does not
+    from pictures import picture, suffixed
+
+    yield from save(picture(sections(read(options.files)), options), suffixed(options.out))
+
+
+def main(argv: list[str]) -> int:
+    """Make a table or picture; return 2 if there is nothing to make it of, 65 if a file cannot be read."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(required=True)
+    tables = actions.add_parser("table", help="Markdown tables and verdicts")
+    tables.add_argument("--measure", choices=MEASURES, default="return")
+    tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
+    tables.add_argument("--of", default="ESAC", metavar="VARIANT", help="whom the verdicts are about; default: ESAC")
+    tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    tables.set_defaults(make=table)
+    pictures = actions.add_parser("draw", help="a picture")
+    pictures.add_argument("--what", choices=("returns", "training", "updates", "sensitivity"), default="returns")
+    pictures.add_argument("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
+    pictures.add_argument("--policy", choices=("better", "theta_es", "learner"), default="better", help="whose returns")
+    pictures.add_argument("--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity")
+    pictures.add_argument("--field", default="value", metavar="NAME", help="the swept field, as the axis calls it")
+    pictures.add_argument("--normalise", action="store_true", help="sensitivity: divide each line by its best")
+    pictures.add_argument("--seeds", action="store_true", help="each run as a thin line or small point")
+    pictures.add_argument("--out", type=Path, metavar="FILE", required=True)
+    pictures.set_defaults(make=draw)
+    for action in (tables, pictures):
+        action.add_argument("files", nargs="+", type=Path, metavar="CSV", help="results.csv of an experiment")
+    options = parser.parse_args(argv)
+    return ended(lambda: options.make(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
