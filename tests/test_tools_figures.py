@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import cells
 import command
 import curves
+import episodes
 import grids
 import groups
 import halves
@@ -30,8 +31,11 @@ import table
 import timeline
 import updates
 
-TOOLS = ("halves", "plot", "scaling", "sensitivity", "sweep", "table", "updates")
-MODULES = (*TOOLS, "cells", "command", "curves", "figures", "grids", "groups", "intervals", "single", "speeds", "timeline")
+TOOLS = ("halves", "plot", "results", "scaling", "sensitivity", "sweep", "table", "updates")
+MODULES = (
+    *TOOLS, "cells", "command", "curves", "episodes", "figures", "grids", "groups", "intervals", "pictures", "rowfiles", "rows",
+    "single", "speeds", "standings", "timeline", "traces", "verdicts",
+)  # fmt: skip
 
 
 def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", ranks=2, scale=1.0, n=4, **settings):
@@ -148,6 +152,81 @@ def test_a_history_may_be_a_frame_beside_columns(tmp_path):
     assert curves.column(other, "metrics/sigma").tolist() == [0.5]
     assert curves.column(run, "metrics/sigma").tolist() == pytest.approx([0.1, 0.2, 0.3])
     assert not curves.column(run, "metrics/nothing").size
+
+
+# ---- training
+
+
+def trained(path, algorithm, rows, **settings):
+    """Leave a run behind: rows of metrics, 100 learner steps and 2 s each."""
+    run = Run.begin(path, updated(Config(), {"algorithm": algorithm, "task.id": "A-v0", **settings}), {})
+    for g, row in enumerate(rows, 1):
+        run.append({"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g})
+    run.checkpoint(len(rows), {"theta": np.ones(3, np.float32)}, {})
+    run.status("complete", len(rows))
+    run.close()
+    return opened(path)[0]
+
+
+def phase(name, episodes, mean):
+    return {f"{name}_episodes": episodes, f"{name}_episodic_return": float(mean)}
+
+
+def test_training_returns_of_a_population_are_those_of_its_members_in_order(tmp_path):
+    (run,) = opened(make(tmp_path / "a"))  # 9 8 7 6, 19 18 17 16, 29 28 27 26
+    episodes, average = curves.training(run, window=6)
+    assert episodes.tolist() == list(range(1, 13))
+    np.testing.assert_allclose(average[[0, 1, 5, 11]], [9, 8.5, 67 / 6, 143 / 6])
+    curve = curves.training_curve(run, "wall", window=6)
+    assert curve.x.tolist() == [2, 4, 6]
+    np.testing.assert_allclose(curve.y, [7.5, (7 + 6 + 19 + 18 + 17 + 16) / 6, 143 / 6])
+    assert curves.position(run, "training_episodes").tolist() == [4, 8, 12]
+    assert curves.WINDOW == 50  # the paper's
+
+
+def test_a_member_of_several_episodes_counts_as_many_and_an_unstable_one_has_no_return(tmp_path):
+    rows = [{"fitness": np.array([4.0, np.nan])}, {"fitness": np.array([1.0, 3.0])}]
+    run = trained(tmp_path / "a", "es", rows, **{"es.population_size": 2, "es.fitness_episodes": 2})
+    so_far, returns = episodes.training_returns(run)
+    assert so_far.tolist() == [2, 6]
+    assert returns.tolist() == [4, 4, 1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
+def test_training_returns_of_a_learner_grow_linearly_within_a_generation(tmp_path, name):
+    run = trained(tmp_path / "a", name, [phase(name, 2, 10), phase(name, 0, np.nan), phase(name, 3, 20)])
+    episodes, average = curves.training(run, window=3)
+    assert episodes.tolist() == [1, 2, 3, 4, 5]
+    np.testing.assert_allclose(average, [10, 10, 40 / 3, 50 / 3, 20])  # exact at 2 and 5, where generations end
+    assert curves.training_curve(run, "generation", 3).y.tolist() == pytest.approx([10, 10, 20])
+    assert curves.training_curve(run, "training_episodes", 3).x.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_training_of_esac_has_the_phase_after_the_members(tmp_path):
+    rows = [{"fitness": np.array([1.0, 2.0]), **phase("sac", 0, np.nan)}, {"fitness": np.array([3.0, 4.0]), **phase("sac", 2, 9)}]
+    run = trained(tmp_path / "a", "esac", rows)
+    assert episodes.training_returns(run)[1].tolist() == [1, 2, 3, 4, 9, 9]
+
+
+def test_a_young_run_has_no_training_yet(tmp_path):
+    Run.begin(tmp_path / "a", Config(), {}).close()
+    (run,) = opened(tmp_path / "a")
+    assert [len(found) for found in curves.training(run)] == [0, 0]
+
+
+def test_plot_draws_training_with_seeds_as_groups(tmp_path, capsys):
+    paths = [make(tmp_path / "a"), make(tmp_path / "b", seed=1)]
+    learner = trained(tmp_path / "c", "ddpg", [phase("ddpg", 2, 10), phase("ddpg", 4, 20)]).path
+    options = Namespace(what="training", x=None, policy="better", seeds=False)
+    drawing = plot.figure(opened(*paths, learner), options)
+    labels = {line.get_label(): (line.get_xdata()[[0, -1]].tolist(), line.get_ydata()[-1]) for line in drawing.axes[0].lines}
+    assert labels == {
+        "ES, 2 seeds": ([1, 12], pytest.approx(17.5)),  # of all 12, fewer than 50: (7.5 + 17.5 + 27.5) / 3
+        "DDPG, seed 0 (an interval needs two)": ([1, 6], pytest.approx(100 / 6)),
+    }
+    assert drawing.axes[0].get_xlabel() == "training episodes"
+    assert plot.main([*map(str, paths), "--what", "training", "--out", str(tmp_path / "t")]) == 0
+    check_pictures(capsys, tmp_path / "t")
 
 
 # ---- groups
@@ -436,6 +515,13 @@ def test_one_seed_has_a_line_and_no_interval(tmp_path):
     assert not drawing.axes[0].collections
     texts = [text.get_text() for text in drawing.legends[0].texts]
     assert texts == ["ESAC, seed 0 (an interval needs two)", "ES, seed 0 (an interval needs two)"]
+
+
+def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
+    runs = opened(make(tmp_path / "a", (0, 10)), make(tmp_path / "b", (None, None, 20, 30), seed=1))
+    drawing = grids.grid(groups.grouped(runs), plot.quantities("return", "better"), "generation")
+    assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
+    assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds (nowhere all of them)"]
 
 
 def test_one_suffix_writes_one_file(tmp_path, capsys):

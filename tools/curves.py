@@ -33,9 +33,10 @@ MEASURES = {
 class Origin:
     """Which run a curve is of."""
 
-    path: Path  # names it
+    name: str
     task: str
     seed: int
+    path: Path = Path()  # of the files, where there are any
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Curve:
 
 def origin(run: RunFiles) -> Origin:
     """Return which run this is."""
-    return Origin(run.path, run.config.task.id, run.config.seed)
+    return Origin(run.path.name, run.config.task.id, run.config.seed, run.path)
 
 
 def column(run: RunFiles, name: str) -> np.ndarray:
@@ -128,8 +129,7 @@ def training_curve(run: RunFiles, x: str, window: int = WINDOW) -> Curve:
     episodes, average = training(run, window)
     if x == "training_episodes":
         return Curve(origin(run), episodes.astype(float), average)
-    so_far = training_returns(run)[0]
-    return column_curve(run, x, np.concatenate([[np.nan], average])[so_far])
+    return column_curve(run, x, np.concatenate([[np.nan], average])[training_returns(run)[0]])
 
 
 def last_before(curve: Curve, limit: float) -> float:

@@ -18,7 +18,7 @@ Groups = dict[str, dict[str, list[Any]]]  # {title of a panel: {label: runs}}
 def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return (x [points], values [seeds, points]) where all curves of a group have values; name the ones that end early."""
     ends = [curve.x[-1] for curve in curves]
-    short = [curve.origin.path.name for curve, end in zip(curves, ends, strict=True) if end < SHORT * max(ends)]
+    short = [curve.origin.name for curve, end in zip(curves, ends, strict=True) if end < SHORT * max(ends)]
     if short:
         where, reach = curves[0].origin.task, min(ends) / max(ends)
         note(f"{name} on {where} is drawn as far as its shortest run, {reach:.0%} of its longest; short: {some(short)}")
@@ -77,5 +77,5 @@ def curves_of(labels: dict[str, list[Any]], quantity: Quantity, x: str) -> dict[
 def tell_missing(curves: list[Curve]) -> None:
     """Name the runs of which nothing is drawn."""
     seen = {curve.origin for curve in curves if len(curve.x)}
-    if missing := [origin.path.name for origin in dict.fromkeys(curve.origin for curve in curves) if origin not in seen]:
+    if missing := [origin.name for origin in dict.fromkeys(curve.origin for curve in curves) if origin not in seen]:
         note(f"nothing of this to draw (yet) of {some(missing)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from command import Unusable, note, some
-from curves import WINDOW
+from curves import WINDOW, Curve
 from figures import EngFormatter, Figure, headline, legend_below, looks, panels
 from grids import grid
 from sensitivity import Line, draw_line, normalised, set_axis
@@ -32,10 +32,10 @@ def curves(sections: Sections, options: Namespace) -> Figure:
     x = options.x or DEFAULT_X[what]
     y = {"returns": POLICIES[options.policy], "training": "training_return", "updates": "gradient_updates"}[what]
 
-    def quantity(trace: Trace, _: str) -> object:
+    def quantity(trace: Trace, _: str) -> Curve:
         return trace.curve(x, y)
 
-    drawing = grid(sections, {NAMES[what]: quantity}, "wall" if x == "wall_seconds" else x, options.seeds)  # type: ignore[dict-item]
+    drawing = grid(sections, {NAMES[what]: quantity}, "wall" if x == "wall_seconds" else x, options.seeds)
     if what == "updates":
         for axes in drawing.axes:
             axes.yaxis.set_major_formatter(EngFormatter(sep=""))

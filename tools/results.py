@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from command import ended
-from rows import MOST, Row, read, rows, write
+from rowfiles import read, write
+from rows import MOST, Row, rows
 from standings import MEASURES, document
 from traces import sections
 

@@ -1,6 +1,7 @@
 """Who is ahead on a task, at equal steps and at equal wall time, in Markdown: made by results.py.
 
-Every figure is a run's last one at or before a limit. Of fewer than four seeds the interquartile mean is their mean.
+Every figure is a run's last one at or before a limit, of the at most 25 rows that a run has: it may be a twenty-fifth of the run
+old. Of fewer than four seeds the interquartile mean is their mean.
 """
 
 from collections.abc import Iterator
@@ -9,10 +10,10 @@ import numpy as np
 from cells import Cell, digits
 from cells import text as as_printed
 from command import Unusable, note, some
-from curves import last_before
-from intervals import DRAWS, LEVEL, interquartile_mean, interval
+from intervals import interquartile_mean, interval
 from table import published
-from traces import Sections, Trace
+from traces import Sections, Trace, reached, row, values
+from verdicts import verdicts
 
 from esac_mpi.log import compact
 
@@ -39,11 +40,6 @@ def measured(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     return {label: traces for label, traces in found.items() if traces}
 
 
-def reached(traces: list[Trace], axis: str, y: str) -> float:
-    """Return how far every one of the runs has got."""
-    return min(float(trace.curve(axis, y).x[-1]) for trace in traces)
-
-
 def limits(labels: dict[str, list[Trace]], y: str) -> list[Column]:
     """Return the columns of a task's table: where its runs are compared."""
     everyone = [trace for traces in labels.values() for trace in traces]
@@ -56,11 +52,6 @@ def limits(labels: dict[str, list[Trace]], y: str) -> list[Column]:
     columns = [(head.format(compact(limit)), axis, limit) for head, axis, limit in found]
     seconds = reached(everyone, "wall_seconds", y)
     return [*columns, (f"within {seconds:,.0f} s", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]
-
-
-def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
-    """Return the last number at or before the limit of each run, nan where it has none."""
-    return np.array([last_before(trace.curve(axis, y), limit) for trace in traces])
 
 
 def statistic(seeds: np.ndarray) -> float:
@@ -119,53 +110,6 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
         yield row([name, *(cell(f, b) for f, b in zip(found, bold, strict=True)), taken if field == y else "", *shown])
 
 
-def row(cells: list[str]) -> str:
-    """Return a line of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
-
-
-def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Return the ends of the 95 % bootstrap interval of mean(ours) - mean(theirs), each [seeds], seeds drawn independently."""
-    random = np.random.default_rng(0)
-    drawn = [random.choice(seeds, (DRAWS, len(seeds))).mean(axis=1) for seeds in (ours, theirs)]
-    low, high = np.quantile(drawn[0] - drawn[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Return whether the first seeds have the greater mean: yes, no, or not separated, with the difference and its interval."""
-    ours, theirs = ours[np.isfinite(ours)], theirs[np.isfinite(theirs)]
-    if not len(ours) or not len(theirs):
-        return "no value by then"
-    gap = float(ours.mean() - theirs.mean())
-    if min(len(ours), len(theirs)) < 2:
-        return f"not separated: {gap:+,.4g}, one seed has no interval"
-    low, high = difference(ours, theirs)
-    said = "yes" if low > 0 else "no" if high < 0 else "not separated"
-    return f"{said}: {gap:+,.4g} [{low:,.4g}, {high:,.4g}]"
-
-
-def verdicts(found: Sections, measure: str, champion: str) -> Iterator[str]:
-    """Yield, for every task, whether a variant beats each other one, each pair at the most that all its runs have reached."""
-    y = MEASURES[measure][0]
-    rows = []
-    pairs = [(t, a, b) for t, labels in found.items() for a in labels if a.lower() == champion.lower() for b in labels if a != b]
-    for title, name, other in pairs:
-        ours, theirs = found[title][name], found[title][other]
-        said = []
-        for axis, unit in (("env_steps", "steps"), ("wall_seconds", "s")):
-            limit = reached([*ours, *theirs], axis, y)
-            said.append(f"{verdict(values(ours, axis, limit, y), values(theirs, axis, limit, y))} (at {compact(limit)} {unit})")
-        rows.append(row([title, f"{name} > {other}?", *said]))
-    if rows:
-        yield "### Verdicts"
-        yield ""
-        yield "Difference of the means over seeds; where its 95 % bootstrap interval excludes 0, yes or (the other is ahead) no."
-        yield "Each pair is compared at the most steps, and the most wall time, that all runs of the two have reached."
-        yield ""
-        yield from (row(["task", "question", "at equal true steps", "at equal wall time"]), row(["---"] * 4), *rows)
-
-
 def document(sections: Sections, measure: str, papers: bool, champion: str) -> str:
     """Return all tables. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
@@ -175,7 +119,7 @@ def document(sections: Sections, measure: str, papers: bool, champion: str) -> s
     text = [f"{said[0].upper()}{said[1:]}. {NOTE}"]
     for title, labels in found.items():
         text += ["", *task_table(title, labels, measure, papers)]
-    if measure != "updates" and (more := list(verdicts(found, measure, champion))):
+    if measure != "updates" and (more := list(verdicts(found, y, champion))):
         text += ["", *more]
     if papers:
         text += ["", *published(["esac"], [])[1]]

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-from curves import Curve, Origin
+from curves import Curve, Origin, last_before
 from groups import order
 from rows import Row
 
@@ -34,7 +33,7 @@ class Trace:
         """Return one field of the rows against another, without rows that lack it."""
         points = [(getattr(row, x), getattr(row, y)) for row in self.rows if getattr(row, y) is not None]
         where, values = np.array(points, float).reshape(-1, 2).T
-        return Curve(Origin(Path(self.name), self.title, self.seed), where, values)
+        return Curve(Origin(self.name, self.title, self.seed), where, values)
 
     def has(self, y: str) -> bool:
         """Return whether the run has a number of this kind in any row."""
@@ -51,7 +50,7 @@ def sections(rows: Iterable[Row]) -> Sections:
         runs.setdefault(row.run, []).append(row)
     several = len({run[:2] for run in runs}) > 1
     found: Sections = {}
-    for run in sorted(runs, key=lambda run: (run[:3], order(run[3]), size(run[4]), run[5])):
+    for run in sorted(runs, key=lambda run: (run[:3], order(run[3] or "-"), size(run[4]), run[5])):
         experiment, budget, task, variant, value, _ = run
         title = f"{experiment} ({budget}): {task}" if several else task
         label = f"{variant} {value}".strip()
@@ -65,3 +64,18 @@ def size(value: str) -> tuple[float, str]:
         return float(value), value
     except ValueError:
         return np.inf, value
+
+
+def reached(traces: list[Trace], axis: str, y: str) -> float:
+    """Return how far every one of the runs has got."""
+    return min(float(trace.curve(axis, y).x[-1]) for trace in traces)
+
+
+def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
+    """Return the last number at or before the limit of each run, nan where it has none."""
+    return np.array([last_before(trace.curve(axis, y), limit) for trace in traces])
+
+
+def row(cells: list[str]) -> str:
+    """Return a line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
