@@ -279,6 +279,7 @@ def test_the_interval_of_a_difference_agrees_with_the_normal_one():
 
 
 STEPS = "environment steps of population and learner"
+WALL = "wall time [s]"
 NOMINAL = "nominal steps (the papers' count)"
 
 
@@ -292,7 +293,7 @@ def drawn(rows, **options):
     [
         ({"what": "returns"}, STEPS, {"ESAC": (100, 300, 2.5, 10), "SAC": (60, 150, 5.8, 20.2)}),
         ({"what": "returns", "policy": "theta_es"}, STEPS, {"ESAC": (100, 300, 1.5, 10)}),
-        ({"what": "returns", "x": "wall_seconds"}, "wall time [s]", {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)}),
+        ({"what": "returns", "x": "wall_seconds"}, WALL, {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)}),
         ({"what": "training"}, "training episodes", {"ESAC": (1, 3, 1, 3), "SAC": (1, 2, 1, 2)}),
         ({"what": "updates"}, NOMINAL, {"ESAC": (1000, 3000, 200, 600), "SAC": (600, 1500, 120, 300)}),
     ],

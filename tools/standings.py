@@ -51,7 +51,7 @@ def limits(labels: dict[str, list[Trace]], y: str) -> list[Column]:
         )
     columns = [(head.format(compact(limit)), axis, limit) for head, axis, limit in found]
     seconds = reached(everyone, "wall_seconds", y)
-    return [*columns, (f"within {seconds:,.0f} s", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]
+    return [*columns, (f"within {compact(seconds)} s", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]
 
 
 def statistic(seeds: np.ndarray) -> float:
@@ -93,7 +93,7 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
     _, _, seconds = columns[-2]
     task = next(iter(labels.values()))[0].rows[0].task
     printed = published(["esac"], [task])[0][task] if papers else {}
-    heads = ["variant", *(head for head, _, _ in columns), f"steps, updates within {seconds:,.0f} s", *["the paper"] * papers]
+    heads = ["variant", *(head for head, _, _ in columns), f"steps, updates within {compact(seconds)} s", *["the paper"] * papers]
     yield from (f"### {title}", "", row(heads), row(["---"] * len(heads)))
     best = [best_of([values(traces, axis, limit, y) for traces in labels.values()]) for _, axis, limit in columns]
     for name, traces, field in lines(labels, measure):
