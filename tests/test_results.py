@@ -256,7 +256,8 @@ def test_verdicts_at_what_both_have_reached(tmp_path, capsys):
     [
         ([10.0, 12], [1, 3], "yes: +9 [7, 11]"),
         ([1.0, 3], [10, 12], "no: -9 [-11, -7]"),
-        ([0.0, 10], [4, 6], "not separated: +0 [-6, 6]"),
+        ([0.0, 12], [4, 6], "not separated: +1 [-6, 8]"),
+        ([0.0, 8], [4, 6], "not separated: -1 [-6, 4]"),
         ([5.0, 5], [5, 5], "not separated: +0 [0, 0]"),
         ([5.0], [1, 2], "not separated: +3.5, one seed has no interval"),
         ([np.nan, 5, 5], [1, 1], "yes: +4 [4, 4], 1 seed without a value by then"),
