@@ -1,4 +1,4 @@
-"""Who is ahead on a task, at equal steps and at equal wall time, in Markdown: made by results.py.
+"""Who is ahead on a task, at equal steps, true and nominal, and at equal wall time, in Markdown: made by results.py.
 
 Every figure is a run's last one at or before a limit, of the at most 25 rows that a run has: it may be a twenty-fifth of the run
 old. Of fewer than four seeds the interquartile mean is their mean.
@@ -24,7 +24,8 @@ MEASURES = {
 }
 HALVES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
-    "Steps are true ones of population and learner. Each figure is a run's last one at or before the limit: interquartile mean"
+    "Steps are true ones of population and learner; nominally, the papers' way, a generation of a population is one horizon."
+    " Each figure is a run's last one at or before the limit: interquartile mean"
     " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in round ones every seed, -"
     " where it has none by then. Few seeds make such intervals too narrow (docs/analysis.md). Bold:"
     " best of a column, not of the halves."
@@ -49,6 +50,7 @@ def limits(labels: dict[str, list[Trace]], y: str) -> list[Column]:
         found.append(
             ("at {} true steps, which every run with a population has reached", "env_steps", reached(evolving, "env_steps", y))
         )
+    found.append(("at {} nominal steps (the papers' count)", "nominal_steps", reached(everyone, "nominal_steps", y)))
     columns = [(head.format(compact(limit)), axis, limit) for head, axis, limit in found]
     seconds = reached(everyone, "wall_seconds", y)
     return [*columns, (f"within {compact(seconds)} s", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]

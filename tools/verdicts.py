@@ -39,7 +39,7 @@ def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
     for title, name, other in pairs:
         ours, theirs = found[title][name], found[title][other]
         said = []
-        for axis, unit in (("env_steps", "steps"), ("wall_seconds", "s")):
+        for axis, unit in (("env_steps", "steps"), ("nominal_steps", "nominal"), ("wall_seconds", "s")):
             limit = reached([*ours, *theirs], axis, y)
             said.append(f"{verdict(values(ours, axis, limit, y), values(theirs, axis, limit, y))} (at {compact(limit)} {unit})")
         rows.append(row([title, f"{name} > {other}?", *said]))
@@ -47,6 +47,7 @@ def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
         yield "### Verdicts"
         yield ""
         yield "Difference of the means over seeds; where its 95 % bootstrap interval excludes 0, yes or (the other is ahead) no."
-        yield "Each pair is compared at the most steps, and the most wall time, that all runs of the two have reached."
+        yield "Each pair is compared at the most true steps, nominal steps and wall time that all runs of the two have reached."
         yield ""
-        yield from (row(["task", "question", "at equal true steps", "at equal wall time"]), row(["---"] * 4), *rows)
+        heads = ["task", "question", "at equal true steps", "at equal nominal steps", "at equal wall time"]
+        yield from (row(heads), row(["---"] * len(heads)), *rows)
