@@ -52,7 +52,8 @@ class PolicyNetwork:
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     output: Literal["tanh", "clip"] = "tanh"
-    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip."""
+    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip. algorithm = "ppo" always
+    clips, as its actions in training are."""
 
 
 @dataclass(frozen=True)
@@ -277,6 +278,39 @@ class DDPG:
 
 
 @dataclass(frozen=True)
+class PPO:
+    """algorithm = "ppo": stable-baselines3's, by the extra `baselines` (B: its defaults; S: Schulman et al. 2017)."""
+
+    lr_ppo: float = 3e-4
+    """Adam's learning rate of actor and critic, constant. B, S."""
+    gamma: float = 0.99
+    """Discount. B, S."""
+    gae_lambda: float = 0.95
+    """Weight of longer returns in the advantages (generalized advantage estimation). B, S."""
+    clip_range: float = 0.2
+    """Change of an action's probability ratio beyond which nothing is gained, epsilon. B, S."""
+    entropy_coefficient: float = 0.0
+    """Weight of the entropy in the loss. B, S (continuous actions)."""
+    value_coefficient: float = 0.5
+    """Weight of the critic's squared error in the loss. B."""
+    max_grad_norm: float = 0.5
+    """Norm to which the gradient of a minibatch is cut. B."""
+    steps_per_generation: int = 2048
+    """Training steps of a generation, which are one rollout [steps]; the episode in progress carries on in the next. B, S."""
+    batch_size: int = 64
+    """Steps of a minibatch; the last of an epoch has what is left. B, S."""
+    epochs: int = 10
+    """Passes over a rollout [epochs]. B, S."""
+    initial_std: float = 1.0
+    """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
+    action: Literal["categorical", "gaussian_argmax"] = "categorical"
+    """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
+    the ESAC authors' notebooks do."""
+    argmax_std: float = 0.5
+    """Standard deviation under action = gaussian_argmax, not learned. The ESAC authors' notebooks."""
+
+
+@dataclass(frozen=True)
 class Learner:
     """Where the gradient learner runs."""
 
@@ -341,7 +375,7 @@ class Display:
 class Config:
     """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
 
-    algorithm: Literal["esac", "es", "sac", "td3", "ddpg"] = "esac"
+    algorithm: Literal["esac", "es", "sac", "td3", "ddpg", "ppo"] = "esac"
     """Which algorithm runs; its table below has the same name."""
     seed: int = 0
     """Every random number of the run is addressed by this and what it is for."""
@@ -357,6 +391,7 @@ class Config:
     sac: SAC = field(default_factory=SAC)
     td3: TD3 = field(default_factory=TD3)
     ddpg: DDPG = field(default_factory=DDPG)
+    ppo: PPO = field(default_factory=PPO)
     learner: Learner = field(default_factory=Learner)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -488,8 +523,10 @@ def load(argv: list[str]) -> tuple[Config, bool]:
     return config, fresh
 
 
-LEARNERS = ("sac", "td3", "ddpg")  # tables of the gradient learners
-LEARNERS_POSITIVE = ("batch_size", "replay_capacity", "steps_per_generation")
+OFF_POLICY = ("sac", "td3", "ddpg")  # tables of the learners with a replay
+LEARNERS = (*OFF_POLICY, "ppo")  # tables of the gradient learners
+OFF_POLICY_POSITIVE = ("batch_size", "replay_capacity", "steps_per_generation")
+PPO_POSITIVE = ("lr_ppo", "clip_range", "max_grad_norm", "steps_per_generation", "epochs", "initial_std", "argmax_std")
 EVERY_POSITIVE = ("population_size", "sigma", "lr_es", "fitness_episodes", "noise_table_size", "noise_rank")  # of es and esac
 
 
@@ -499,7 +536,7 @@ def check(config: Config) -> None:
         "policy.hidden", "learner.threads", "evaluation.every", "evaluation.episodes", "sac.lr_sac", "td3.lr_td3",
         "ddpg.lr_actor", "ddpg.lr_critic", "td3.policy_delay", "td3.episodes_per_generation",
         "ddpg.episodes_per_generation",
-        *(f"{t}.{k}" for t in LEARNERS for k in LEARNERS_POSITIVE),
+        *(f"{t}.{k}" for t in OFF_POLICY for k in OFF_POLICY_POSITIVE), *(f"ppo.{k}" for k in PPO_POSITIVE),
         *(f"{t}.{k}" for t in ("esac", "es") for k in EVERY_POSITIVE),
         "esac.gradient_interval", "esac.p_sac_decay", "esac.amt_interval",
     }  # fmt: skip
@@ -512,13 +549,18 @@ def check(config: Config) -> None:
             if v >= 2**63 and isinstance(v, int):
                 raise ConfigError(f"{name} = {v}: must be below 2**63")
     fractions = ("esac.winner_fraction", "esac.winner_pull", "esac.p_sac_initial", "esac.p_sac_final")
-    for name in (*fractions, *(f"{table}.{key}" for table in LEARNERS for key in ("gamma", "tau"))):
+    discounts = (*(f"{table}.{key}" for table in OFF_POLICY for key in ("gamma", "tau")), "ppo.gamma", "ppo.gae_lambda")
+    for name in (*fractions, *discounts):
         if (value := dict(flatten(config))[name]) > 1:
             raise ConfigError(f"{name} = {value}: must be at most 1")
-    for table in LEARNERS:
+    for table in OFF_POLICY:
         options = getattr(config, table)
         if options.batch_size > options.replay_capacity:
             raise ConfigError(f"{table}.batch_size = {options.batch_size}: must be at most {table}.replay_capacity")
+    if not 1 < config.ppo.batch_size <= config.ppo.steps_per_generation:
+        raise ConfigError(f"ppo.batch_size = {config.ppo.batch_size}: must be from 2 to ppo.steps_per_generation")
+    if config.algorithm == "ppo" and config.learner.precision != "fp32":
+        raise ConfigError("learner.precision = bf16: not with algorithm = ppo, whose updates are stable-baselines3's, in float32")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.learner.device):
         raise ConfigError(f"learner.device = {config.learner.device!r}: expected auto, cpu, cuda or cuda:<number>")
     if not config.esac.sac_episodes and not config.esac.sac_min_steps:

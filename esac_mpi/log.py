@@ -149,6 +149,7 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "evaluation_sac": ("  sac {}", "return of the SAC mean", _figure),
     "evaluation_td3": ("  td3 {}", "return of the TD3 actor", _figure),
     "evaluation_ddpg": ("  ddpg {}", "return of the DDPG actor", _figure),
+    "evaluation_ppo": ("  ppo {}", "return of the PPO actor", _figure),
     "sigma": ("  sigma {}", "sigma", "{:.3g}".format),
     "gradient_updates": ("  updates {}", "gradient updates", compact),
     "steps_per_second": ("  {} steps/s", "steps per second", compact),

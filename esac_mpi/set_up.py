@@ -47,7 +47,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     beside = together(world, lambda: learner_env(config, world), task_errors)
     params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
     initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
-    learner = together(world, lambda: make_learner(config, layout, env.horizon, world), {learners.NoDevice: WRONG_USAGE})
+    learner_errors: dict[type[Exception], int] = {learners.NoDevice: WRONG_USAGE, learners.NotInstalled: WRONG_USAGE}
+    learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
 
     device = "none" if learner is None else str(learner.device)
@@ -126,24 +127,25 @@ def make_task(config: Config) -> envs.Env:
     return env
 
 
-def make_learner(config: Config, layout: Layout, horizon: int, world: World) -> Any:
+def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
     """Return the gradient learner, on rank 0 of the algorithms that have one."""
     if world.rank or config.algorithm == "es":
         return None
     esac, name = config.esac, config.algorithm  # a phase keeps the transitions that it overwrites, until its result enters
+    more = {"discrete": envs.is_discrete(env)} if name == "ppo" else {}
     if name in learners.LEARNERS:
         options = getattr(config, name)
         parallel = getattr(options, "episodes_on", "root") == "ranks"
-        reserve = options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+        reserve = options.episodes_per_generation * env.horizon if parallel else options.steps_per_generation
     else:
-        name, reserve = "sac", max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon)
-    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve=reserve)
+        name, reserve = "sac", max(esac.sac_episodes * env.horizon, esac.sac_min_steps + env.horizon)
+    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, **more)
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
-    """Return an environment of its own for SAC phases that run beside the evaluation, on rank 0."""
-    lagged = config.algorithm == "esac" and config.esac.learner_lag
-    return envs.make(config.task.id, config.task.horizon) if lagged and world.rank == 0 else None
+    """Return an environment of its own for phases that run beside the evaluation or carry on after it, on rank 0."""
+    own = config.algorithm == "ppo" or (config.algorithm == "esac" and config.esac.learner_lag)
+    return envs.make(config.task.id, config.task.horizon) if own and world.rank == 0 else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":

@@ -15,7 +15,7 @@ from esac_mpi.record import RunFiles
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
 DEFAULTS = dict(flatten(Config()))
-FIRST = ("esac", "es", "sac", "td3", "ddpg")  # algorithms in tables and legends; others follow by name
+FIRST = ("esac", "es", "sac", "td3", "ddpg", "ppo")  # algorithms in tables and legends; others follow by name
 READING = "esac.reading"
 
 

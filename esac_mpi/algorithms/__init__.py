@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from esac_mpi.algorithms import ddpg, es, esac, sac, td3
+from esac_mpi.algorithms import ddpg, es, esac, ppo, sac, td3
 
-ALGORITHMS: dict[str, ModuleType] = {"esac": esac, "es": es, "sac": sac, "td3": td3, "ddpg": ddpg}
+ALGORITHMS: dict[str, ModuleType] = {"esac": esac, "es": es, "sac": sac, "td3": td3, "ddpg": ddpg, "ppo": ppo}

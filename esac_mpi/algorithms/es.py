@@ -35,7 +35,7 @@ class Params:
     layout: Layout
     horizon: int  # of an episode [steps]
     mutation: Mutation  # how epsilon is made
-    learner_env: Env | None = None  # where a SAC phase plays that runs beside the evaluation; on rank 0
+    learner_env: Env | None = None  # where a phase plays that runs beside the evaluation or carries on after it; on rank 0
 
 
 @dataclass
@@ -251,7 +251,8 @@ def step(
 def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None) -> Policy:
     """Return a policy of the run's layout and the task's bounds."""
     network = params.config.policy
-    return Policy(params.layout, network.activation, network.output, env.low, env.high, normaliser)
+    output = "clip" if params.config.algorithm == "ppo" else network.output  # PPO's mean is not squashed, its actions are cut off
+    return Policy(params.layout, network.activation, output, env.low, env.high, normaliser)
 
 
 def checksum(theta: np.ndarray) -> float:

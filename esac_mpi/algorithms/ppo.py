@@ -1,0 +1,58 @@
+"""PPO alone, a rival: stable-baselines3's. A generation is a rollout on rank 0, and the epochs of updates on it.
+
+Source: Schulman et al. 2017. The other ranks share the evaluations.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from esac_mpi.algorithms import td3
+from esac_mpi.algorithms.es import Params, Row
+from esac_mpi.algorithms.sac import Flight, enter, finish
+from esac_mpi.envs import Env
+from esac_mpi.learners.phase import Phase
+
+__all__ = ["Params", "State", "generation", "init"]
+
+
+@dataclass
+class State(td3.State):
+    """All that changes, beside the learner on rank 0; theta is the mean, or in discrete tasks what the choice is made by."""
+
+    NAME: ClassVar[str] = "ppo"
+
+
+def init(params: Params, world: Any) -> State:
+    """Return the state before the first generation: zeros, as the library draws its weights on rank 0 alone."""
+    return State(world.share(np.zeros(params.layout.d, np.float32)))
+
+
+def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+    """Make one generation: a rollout of steps_per_generation steps and its updates; return its metrics and its timing.
+
+    The learner's episodes carry on between generations, and so are played in an environment of its own.
+    """
+    k, start = state.generation + 1, world.clock()
+    if learner is not None:
+        learner.hold()
+        steps = learner.begin(params.learner_env, k, 0, params.config.ppo.steps_per_generation, cut=True)
+        world.background = Flight(steps, k, world.clock, world.watchdog.beat, "PPO")
+    phase, busy, _ = finish(world)
+    enter(phase, world, state.counters, state.theta, learner)
+    state.generation = k
+    state.counters.nominal_steps += phase.env_steps
+    row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
+    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start}
+
+
+def metrics(phase: Phase) -> Row:
+    """Return a row's columns about the learner."""
+    return {
+        "ppo_episodes": phase.episodes,
+        "ppo_episodic_return": phase.episodic_return,
+        "ppo_critic_loss": phase.critic_loss,
+        "ppo_actor_loss": phase.actor_loss,
+        "ppo_entropy": phase.entropy,
+    }

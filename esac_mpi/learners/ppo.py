@@ -1,0 +1,314 @@
+"""PPO, on rank 0: stable-baselines3's policy, losses and updates; our episodes, addresses, counts and checkpoints.
+
+Source: Schulman et al. 2017 (arXiv:1707.06347), as in Stable-Baselines3 (Raffin et al. 2021; extra `baselines`). A phase is one
+rollout, collected here a step at a time in place of its `collect_rollouts`, which cannot pause, and its `train()`, an epoch at a
+time.
+
+Where this differs from running that library alone, or leaves a choice:
+- Initial weights are the library's own (orthogonal), drawn from our address; the other learners start as policy.py does.
+- An episode carries on from one rollout to the next. It is a function of its seed and its actions: a checkpoint holds these, and
+  a resume plays them again, uncounted.
+- A step that cannot be learned from (unstable physics, a reward that is not finite) is counted and not stored; the row before it
+  bootstraps, as at a time limit.
+- Actions are what the task takes in [-1, 1]: what is drawn beyond is cut off (the library does the same), and so is the mean that
+  is evaluated, whatever policy.output says.
+- In discrete tasks the evaluated policy takes the choice of the largest output. theta holds the last layer LOGIT_SCALE times as
+  large: a power of two, so that no bit of an output is lost and the largest stays the largest, and the cut at 1 is out of reach.
+- action = "gaussian_argmax": a Gaussian of fixed standard deviation around the outputs, and of what is drawn the largest is the
+  choice, as in the ESAC authors' notebooks (whose outputs pass a tanh; here they are plain).
+"""
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import stable_baselines3
+import torch
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.utils import set_random_seed
+
+from esac_mpi.config import Config
+from esac_mpi.envs import Env, UnstablePhysics, spaces, transition
+from esac_mpi.learners import LearnerNotFinite, memory, training
+from esac_mpi.learners.network import assign
+from esac_mpi.learners.phase import Phase
+from esac_mpi.noise import Purpose, integer
+from esac_mpi.policy import Layout
+
+WEIGHTS = 19  # which network initial weights are drawn for
+LOGIT_SCALE = 2.0**-16
+SAMPLING, SHUFFLING = 0, 1  # members of a phase's address
+LOSSES = {"critic_loss": "value_loss", "actor_loss": "policy_gradient_loss", "entropy": "entropy_loss"}  # Phase's name: SB3's
+
+
+class Row(NamedTuple):
+    """A step of a rollout, as the library's buffer takes it, and as it was for one environment."""
+
+    observation: np.ndarray  # float32 [1, o]
+    action: np.ndarray  # [1, a], or [1, 1] the choice
+    reward: float
+    start: bool  # whether it is the first of its episode
+    value: torch.Tensor  # [1, 1]
+    log_prob: torch.Tensor  # [1]
+
+
+@dataclass
+class Episode:
+    """The episode in progress: what it is a function of, and where it stands in `env`."""
+
+    seed: int
+    env: Env | None = None  # None: it is yet to be played again
+    actions: list[np.ndarray] = field(default_factory=list)  # float32 [a] each, as `transition` took them
+    observation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # float32 [o]
+    episodic_return: float = 0.0
+
+
+class PPO:
+    """The PPO learner: the library's policy and Adam, the episode in progress and the count of training steps."""
+
+    NAME = "PPO"
+    replay = stored_replay = None  # it learns from nothing older than its rollout
+
+    def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, discrete: bool = False) -> None:
+        """Draw the weights. `theta` and `reserve` are what other learners start from and keep; nothing here does."""
+        self.device = memory.device(config.learner)
+        self.seed, self.options = config.seed, config.ppo
+        self.env_steps = 0  # training steps ever
+        self._argmax = discrete and config.ppo.action == "gaussian_argmax"
+        self._categorical = discrete and not self._argmax
+        self._model, self._episode, self._held = self._made(config, layout), None, None
+        self._choices = 2 * np.eye(layout.sizes[-1], dtype=np.float32) - 1
+        policy = self._model.policy
+        self._heads = {
+            "actor": _linear(policy.mlp_extractor.policy_net, policy.action_net),
+            "critic": _linear(policy.mlp_extractor.value_net, policy.value_net),
+        }
+        self._parts = {name: [p for layer in layers for p in (layer.weight, layer.bias)] for name, layers in self._heads.items()}
+        self._scale = LOGIT_SCALE if discrete else 1.0
+        if self._argmax:
+            policy.log_std.requires_grad_(False)
+        elif not discrete:
+            self._parts["actor"].append(policy.log_std)
+
+    _episode: Episode | None
+    _held: dict[str, np.ndarray] | None
+
+    def _made(self, config: Config, layout: Layout) -> Any:
+        """Return the library's PPO for tasks of this layout, without an environment."""
+        options, (o, *hidden, a) = self.options, layout.sizes
+        activation = torch.nn.ReLU if config.policy.activation == "relu" else torch.nn.Tanh
+        shape: dict[str, Any] = {"net_arch": {"pi": hidden, "vf": hidden}, "activation_fn": activation}
+        shape["log_std_init"] = math.log(options.argmax_std if self._argmax else options.initial_std)
+        nothing: Any = None
+        model = stable_baselines3.PPO(
+            "MlpPolicy", nothing, options.lr_ppo, options.steps_per_generation, options.batch_size, 1, options.gamma,
+            options.gae_lambda, options.clip_range, ent_coef=options.entropy_coefficient, vf_coef=options.value_coefficient,
+            max_grad_norm=options.max_grad_norm, policy_kwargs=shape, device=self.device,
+            seed=integer(config.seed, Purpose.INIT, member=WEIGHTS), _init_setup_model=False,
+        )  # fmt: skip
+        model.observation_space, model.n_envs = spaces.observations(o), 1
+        model.action_space = spaces.choices(a) if self._categorical else spaces.actions(a)
+        model._setup_model()
+        model.set_logger(Logger(None, []))
+        return model
+
+    @property
+    def theta(self) -> np.ndarray:
+        """A copy of the actor's mean, or of its logits, float32 [d]."""
+        tensors = [p.detach().cpu().numpy() for p in self._parts["actor"][: 2 * len(self._heads["actor"])]]
+        scaled = [*tensors[:-2], *(np.float32(self._scale) * tensor for tensor in tensors[-2:])]
+        return np.concatenate([tensor.ravel() for tensor in scaled])
+
+    @property
+    def updates(self) -> int:
+        """Minibatches ever learned from: Adam's steps."""
+        return _steps(self._model.policy.optimizer, self._parts["actor"])
+
+    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
+        """Run `begin` to its end. Raises LearnerNotFinite."""
+        return training.run(self.begin(env, k, episodes, steps, cut))
+
+    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Phase]:
+        """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
+
+        The episode in progress carries on, also into the next phase: between phases `env` is the learner's alone. In another
+        environment its steps so far are played again. The phase is a function of the learner at its start and of the address
+        (seed, k). Raises LearnerNotFinite.
+        """
+        returns: list[float] = []
+        before, losses = self.updates, []
+        try:
+            yield from self._take_up(env)
+            set_random_seed(integer(self.seed, Purpose.LEARNER, k, SAMPLING))
+            rows = yield from self._collect(env, k, steps, returns)
+            if rows:
+                self._model.rollout_buffer = self._buffer(rows)
+            for epoch in range(self.options.epochs if rows else 0):
+                set_random_seed(integer(self.seed, Purpose.LEARNER, k, SHUFFLING, epoch))
+                self._model.train()
+                losses.append([self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()])
+                yield
+        except ValueError:  # a distribution of nan
+            self.check_finite()
+            raise
+        means = dict(zip(LOSSES, np.mean(losses, axis=0).tolist(), strict=True)) if losses else {}
+        self.check_finite(means)
+        complete = [r for r in returns if math.isfinite(r)]
+        means["entropy"] = -means.get("entropy", math.nan)
+        mean = float(np.mean(complete)) if complete else math.nan
+        return Phase(steps, len(complete), len(returns) - len(complete), self.updates - before, episodic_return=mean, **means)
+
+    def _take_up(self, env: Env) -> Generator[None, None, None]:
+        """Bring `env` to where the episode in progress stands, playing it again unless it is played there."""
+        episode = self._episode
+        if episode is None or episode.env is env:
+            return
+        episode.observation, episode.episodic_return = env.reset(episode.seed), 0.0
+        for action in episode.actions:
+            answer = transition(env, action)
+            if answer is None:
+                raise RuntimeError(f"{env.id}: the episode of seed {episode.seed} is another one when it is played again")
+            episode.observation, reward, *_ = answer
+            episode.episodic_return += reward
+            yield
+        episode.env = env
+
+    def _collect(self, env: Env, k: int, steps: int, returns: list[float]) -> Generator[None, None, list[Row]]:
+        """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
+        policy, rows = self._model.policy, list[Row]()
+        policy.set_training_mode(False)
+        for _ in range(steps):
+            episode = self._episode = self._episode or self._started(env, k, steps, returns)
+            observation = episode.observation[None].copy()
+            with torch.no_grad():
+                drawn, value, log_prob = policy(torch.as_tensor(observation, device=self.device))
+            drawn = drawn.cpu().numpy()
+            start, action = not episode.actions, self._action(drawn)
+            self.env_steps += 1
+            answer = transition(env, action)
+            if answer is None:
+                if not start and rows:
+                    rows[-1] = rows[-1]._replace(reward=rows[-1].reward + self.options.gamma * float(value))
+                episode.episodic_return, ended = math.nan, True
+            else:
+                episode.observation, reward, terminated, truncated = answer
+                episode.actions.append(action)
+                episode.episodic_return += reward
+                if truncated and not terminated:
+                    reward += self.options.gamma * float(self._value(episode.observation))
+                rows.append(Row(observation, drawn.reshape(1, -1), reward, start, value, log_prob))
+                ended = terminated or truncated
+            if ended:
+                returns.append(episode.episodic_return)
+                self._episode = None
+            yield
+        return rows
+
+    def _started(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:
+        """Return a new episode."""
+        while True:
+            seed = integer(self.seed, Purpose.LEARNER_EPISODE, k, block=len(returns))
+            try:
+                return Episode(seed, env, observation=env.reset(seed))
+            except UnstablePhysics:
+                returns.append(math.nan)
+                if len(returns) > self.env_steps + steps:  # more episodes than steps: no start state can be made
+                    raise
+
+    def _action(self, drawn: np.ndarray) -> np.ndarray:
+        """Return what the task takes, float32 [a] in [-1, 1], for what the policy drew."""
+        if self._categorical:
+            return self._choices[int(drawn[0])]
+        return self._choices[int(drawn[0].argmax())] if self._argmax else np.clip(drawn[0], -1.0, 1.0)
+
+    def _value(self, observation: np.ndarray) -> torch.Tensor:
+        """Return what the critic says of an observation [o], [1, 1]."""
+        with torch.no_grad():
+            return self._model.policy.predict_values(torch.as_tensor(observation[None], device=self.device))
+
+    def _buffer(self, rows: list[Row]) -> RolloutBuffer:
+        """Return the library's buffer of a rollout, advantages and returns computed."""
+        model, episode = self._model, self._episode
+        buffer = RolloutBuffer(len(rows), model.observation_space, model.action_space, self.device, model.gae_lambda, model.gamma)
+        for row in rows:
+            buffer.add(row.observation, row.action, np.array([row.reward]), np.array([row.start]), row.value, row.log_prob)
+        last = torch.zeros(1, 1) if episode is None else self._value(episode.observation)
+        buffer.compute_returns_and_advantage(last, np.array([episode is None]))
+        return buffer
+
+    def hold(self) -> None:
+        """Remember the learner as it is: `arrays` stays with that until `release`."""
+        self._held = None
+        self._held = self.arrays()
+
+    def release(self) -> None:
+        """Let `arrays` be current again."""
+        self._held = None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that the learner remembers, as it is or as it was at `hold`."""
+        if self._held is not None:
+            return {name: array.copy() for name, array in self._held.items()}
+        saved, optimizer = {}, self._model.policy.optimizer
+        for name, part in self._parts.items():
+            saved[f"{name}_values"] = _flat(part)
+            for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
+                saved[f"{name}_{moment}"] = _flat([optimizer.state[p].get(key, torch.zeros_like(p)) for p in part])
+            saved[f"{name}_steps"] = np.array(_steps(optimizer, part))
+        episode, size = self._episode, self._choices.shape[0]
+        saved["episode_seed"] = np.array(-1 if episode is None else episode.seed)
+        saved["episode_actions"] = np.array([] if episode is None else episode.actions, np.float32).reshape(-1, size)
+        return {**saved, "env_steps": np.array(self.env_steps)}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `arrays` returned. Raises ValueError for another learner's."""
+        self.release()
+        expected = self.arrays().keys()
+        if saved.keys() != expected:
+            raise ValueError(f"learner arrays must be {sorted(expected)}, got {sorted(saved)}")
+        optimizer = self._model.policy.optimizer
+        for name, part in self._parts.items():
+            _fill([p.data for p in part], saved[f"{name}_values"])
+            moments = {"exp_avg": [torch.zeros_like(p) for p in part], "exp_avg_sq": [torch.zeros_like(p) for p in part]}
+            for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
+                _fill(moments[key], saved[f"{name}_{moment}"])
+            for i, p in enumerate(part):
+                step = torch.tensor(float(saved[f"{name}_steps"]))
+                optimizer.state[p] = {"step": step, **{key: tensors[i] for key, tensors in moments.items()}}
+        seed, actions = int(saved["episode_seed"]), saved["episode_actions"]
+        self._episode = None if seed < 0 else Episode(seed, actions=[action.copy() for action in actions])
+        self.env_steps = int(saved["env_steps"])
+
+    def check_finite(self, losses: Mapping[str, float] | None = None) -> None:
+        """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""
+        bad = [name for name, part in self._parts.items() if not all(torch.isfinite(p).all() for p in part)]
+        bad += [] if np.isfinite(list((losses or {}).values())).all() else ["losses"]
+        if bad:
+            told = f"the {self.NAME} learner's {', '.join(bad)} are no longer finite"
+            raise LearnerNotFinite(f"{told} at training step {self.env_steps}")
+
+
+def _linear(trunk: torch.nn.Sequential, head: torch.nn.Linear) -> list[torch.nn.Linear]:
+    """Return the linear layers of a network, input first."""
+    return [*(layer for layer in trunk if isinstance(layer, torch.nn.Linear)), head]
+
+
+def _flat(tensors: list[torch.Tensor]) -> np.ndarray:
+    """Return tensors as one float32 vector."""
+    return torch.cat([tensor.detach().flatten() for tensor in tensors]).cpu().numpy().copy()
+
+
+def _fill(tensors: list[torch.Tensor], values: np.ndarray) -> None:
+    """Put `_flat`'s vector back."""
+    flat = torch.empty(sum(tensor.numel() for tensor in tensors), device=tensors[0].device)
+    assign(flat, values)
+    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(piece.view_as(tensor))
+
+
+def _steps(optimizer: torch.optim.Optimizer, part: list[torch.Tensor]) -> int:
+    """Return the steps that Adam has made with a part."""
+    return int(optimizer.state[part[0]].get("step", 0))
