@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, envs, job, kernels, mutation, provenance, set_up
+from esac_mpi import affinity, envs, job, kernels, learners, mutation, provenance, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World, binding
 from esac_mpi.config import Config
@@ -213,6 +213,11 @@ def learner(config: Config, cores: list[int]) -> Line:
         remedy = f"learner.device = {wanted}, but rank 0 sees {len(gpus)} GPU(s): ask the scheduler for one, or use cpu"
     threads = f"learner.threads = {config.learner.threads}"
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0, which sees {', '.join(gpus) or 'no GPU'}; {threads}"
+    if config.algorithm in learners.EXTRAS:
+        try:
+            learners.load(config.algorithm)
+        except learners.NotInstalled as error:
+            remedy = str(error)
     complaints = affinity.complaints([], [cores], config.learner.threads)
     return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
 

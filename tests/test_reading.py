@@ -18,7 +18,7 @@ from esac_mpi import record
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Refused, Run, Unreadable, reading
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg")
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
@@ -41,6 +41,7 @@ def fresh(tmp_path_factory):
     for name in ("td3", "ddpg"):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
+    more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
     common = [*CYCLIC, "--budget.generations", 7]
     lines = [[*common, "--algorithm", name, "--run-dir", path / name, *more[name]] for name in ALGORITHMS]
     arguments = json.dumps([list(map(str, line)) for line in lines])

@@ -17,12 +17,14 @@ from esac_mpi.record import Run
 from esac_mpi.rollout import collect
 
 RIVALS = ["td3", "ddpg"]
+OFF_POLICY = {"replay_capacity", "start_steps"}  # what a learner without a replay lacks
 
 
 def learner(name: str, sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, seed: int = 0, **values):
     """Return a small learner; `values` are fields of its table, or other fields as section__field."""
     small = {"batch_size": 16, "replay_capacity": 500, "start_steps": 30, **values}
-    chosen = {key.replace("__", ".") if "__" in key else f"{name}.{key}": value for key, value in small.items()}
+    known = {f.name for f in fields(getattr(Config(), name))} | {key for key in values if key not in OFF_POLICY}
+    chosen = {key.replace("__", ".") if "__" in key else f"{name}.{key}": value for key, value in small.items() if key in known}
     config = updated(Config(), {"seed": seed, "policy.hidden": sizes[1:-1], "learner.device": "cpu", **chosen})
     layout = Layout(sizes)
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)
@@ -330,7 +332,9 @@ def test_arrays_of_another_learner_are_refused():
 LINE: dict[str, dict] = {  # what the line needs beside one learning rate for all: a learner without an entry has its defaults
     "sac": {"temperature": 0.01},
     "ddpg": {"critic_weight_decay": 0.0, "tau": 0.005},
+    "ppo": {"epochs": 40, "initial_std": 0.3},  # twice 40 updates on each 100 steps, after which it forgets them
 }
+OUTPUT = {"ppo": "clip"}  # how the policy is evaluated, where not by tanh
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -341,7 +345,7 @@ def test_every_learner_learns_a_line(name, seed):
     rates = {f.name: 3e-3 for f in fields(table) if f.name.startswith("lr_")}
     common = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 1000, "start_steps": 100}
     made = learner(name, (1, 32, 32, 1), seed=seed, **rates, **common, **LINE.get(name, {}))
-    policy = Policy(Layout((1, 32, 32, 1)), "relu", "tanh", -np.ones(1), np.ones(1))
+    policy = Policy(Layout((1, 32, 32, 1)), "relu", OUTPUT.get(name, "tanh"), -np.ones(1), np.ones(1))
     x = np.linspace(-1, 1, 41, dtype=np.float32)
 
     def error() -> float:

@@ -6,7 +6,7 @@ from figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
 
 from esac_mpi.record import RunFiles
 
-NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy", "td3": "TD3's actor", "ddpg": "DDPG's actor"}
+NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy", "td3": "TD3's actor", "ddpg": "DDPG's actor", "ppo": "PPO's actor"}
 AXIS = {"return": "episodic return", "fitness": "fitness: episodic return of a member"}
 
 

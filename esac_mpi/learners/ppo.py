@@ -180,25 +180,27 @@ class PPO:
         """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
+        random = torch.get_rng_state()  # the library draws from torch's own generator, which others may use between steps
         for _ in range(steps):
             episode = self._episode = self._episode or self._started(env, k, steps, returns)
             observation = episode.observation[None].copy()
+            torch.set_rng_state(random)
             with torch.no_grad():
                 drawn, value, log_prob = policy(torch.as_tensor(observation, device=self.device))
-            drawn = drawn.cpu().numpy()
+            random, drawn = torch.get_rng_state(), drawn.cpu().numpy()
             start, action = not episode.actions, self._action(drawn)
             self.env_steps += 1
             answer = transition(env, action)
             if answer is None:
                 if not start and rows:
-                    rows[-1] = rows[-1]._replace(reward=rows[-1].reward + self.options.gamma * float(value))
+                    rows[-1] = rows[-1]._replace(reward=self._bootstrapped(rows[-1].reward, value))
                 episode.episodic_return, ended = math.nan, True
             else:
                 episode.observation, reward, terminated, truncated = answer
                 episode.actions.append(action)
                 episode.episodic_return += reward
                 if truncated and not terminated:
-                    reward += self.options.gamma * float(self._value(episode.observation))
+                    reward = self._bootstrapped(reward, self._value(episode.observation))
                 rows.append(Row(observation, drawn.reshape(1, -1), reward, start, value, log_prob))
                 ended = terminated or truncated
             if ended:
@@ -228,6 +230,10 @@ class PPO:
         """Return what the critic says of an observation [o], [1, 1]."""
         with torch.no_grad():
             return self._model.policy.predict_values(torch.as_tensor(observation[None], device=self.device))
+
+    def _bootstrapped(self, reward: float, value: torch.Tensor) -> float:
+        """Return a reward with the discounted value [1, 1] of what followed, in float32 as the library adds them."""
+        return float(np.float32(reward) + np.float32((self.options.gamma * value).item()))
 
     def _buffer(self, rows: list[Row]) -> RolloutBuffer:
         """Return the library's buffer of a rollout, advantages and returns computed."""
