@@ -307,6 +307,15 @@ def test_a_learner_that_is_not_finite_says_so(part):
         made.phase(Line(), 0, 0, 50)
 
 
+def test_losses_that_are_not_finite_are_told_also_where_nothing_was_drawn_after_them():
+    made = learner(epochs=1)
+    made._model.policy.value_net.bias.data[0] = math.nan
+    with pytest.raises(
+        LearnerNotFinite, match="the PPO learner's actor, critic, losses are no longer finite at training step 10"
+    ):
+        made.phase(Line(), 0, 0, 10)
+
+
 def test_no_start_state_at_all_is_an_error():
     class Never(Line):
         def reset(self, seed):
