@@ -71,15 +71,17 @@ class PPO:
 
     NAME = "PPO"
     replay = stored_replay = None  # it learns from nothing older than its rollout
+    _episode: Episode | None = None  # in progress
+    _held: dict[str, np.ndarray] | None = None
 
     def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, discrete: bool = False) -> None:
-        """Draw the weights. `theta` and `reserve` are what other learners start from and keep; nothing here does."""
+        """Draw the weights; `theta` and `reserve`, which other learners start from and keep, say nothing here."""
         self.device = memory.device(config.learner)
         self.seed, self.options = config.seed, config.ppo
         self.env_steps = 0  # training steps ever
         self._argmax = discrete and config.ppo.action == "gaussian_argmax"
         self._categorical = discrete and not self._argmax
-        self._model, self._episode, self._held = self._made(config, layout), None, None
+        self._model = self._made(config, layout)
         self._choices = 2 * np.eye(layout.sizes[-1], dtype=np.float32) - 1
         policy = self._model.policy
         self._heads = {
@@ -92,9 +94,6 @@ class PPO:
             policy.log_std.requires_grad_(False)
         elif not discrete:
             self._parts["actor"].append(policy.log_std)
-
-    _episode: Episode | None
-    _held: dict[str, np.ndarray] | None
 
     def _made(self, config: Config, layout: Layout) -> Any:
         """Return the library's PPO for tasks of this layout, without an environment."""
