@@ -1,0 +1,303 @@
+"""Experiments as files: configs/experiments/<id>.toml in, the runs of a budget out, each as a line of arguments of the program.
+
+A file names what is common ([settings]), what is compared ([variants.NAME], and [sweep] for the values of one field), on what
+([tasks.NAME]) and at which scale ([budgets.smoke], small, paper). Settings are fields of the program by their dotted names. Where
+two places set one field, the later of this list counts: the task's configuration file, settings, tasks, budgets.B.settings,
+budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table that a run's algorithm does not read is left out.
+Command: none; import it. configs/experiments/README.md has the format.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from command import Unusable
+from groups import shown
+from sweep import ALSO, DEFAULT
+
+from esac_mpi.config import NAMES, Config, ConfigError, from_table, load, read_toml
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "configs/experiments"
+ALGORITHMS = get_args(get_type_hints(Config)["algorithm"])
+UNLIMITED = 10**12  # environment steps of a run that wall time ends
+
+Settings = dict[str, Any]  # {dotted name: value}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A picture or table: a call of a tool. {runs}, {csv}, {run} and {task} stand for what there is when it is made."""
+
+    tool: str
+    arguments: list[str]
+    out: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of an experiment is run. Empty lists: all that the experiment has."""
+
+    seeds: int = 1
+    seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
+    cores: int = 1  # ranks of a job of an algorithm with a population; others have one
+    ranks: list[int] = field(default_factory=list)  # each run once on each of these numbers of ranks
+    tasks: list[str] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    settings: Settings = field(default_factory=dict)
+    for_task: dict[str, Settings] = field(default_factory=dict)
+    for_variant: dict[str, Settings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment as its file has it."""
+
+    id: str
+    title: str
+    claim: str
+    settings: Settings
+    tasks: dict[str, tuple[str, Settings]]  # name: configuration file or "", settings
+    variants: dict[str, Settings]
+    field: str  # swept; "" = none
+    values: list[Any]
+    points: int  # rows that results.csv has of a run at most
+    products: list[Product]
+    budgets: dict[str, Budget]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of an experiment."""
+
+    task: str
+    variant: str
+    value: str  # of the swept field as text, "" without a sweep
+    seed: int
+    ranks: int  # 0 = without mpirun
+    seconds: float
+    line: list[str]  # arguments but for --run-dir
+    run_dir: Path
+    config: Config
+
+    @property
+    def label(self) -> str:
+        """The variant as results name it: runs on several numbers of ranks are variants of their own."""
+        return f"{self.variant}, {self.ranks} rank{'s' * (self.ranks > 1)}" if self.ranks else self.variant
+
+
+def names() -> list[str]:
+    """Return the ids of the experiments that there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "speeds")
+
+
+def experiment(id: str) -> Experiment:
+    """Read an experiment. Raises Unusable naming the file and the key."""
+    path = Path(id) if id.endswith(".toml") else FOLDER / f"{id}.toml"
+    if not path.exists():
+        raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
+    try:
+        return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except tomllib.TOMLDecodeError as error:
+        raise Unusable(f"{path}: not valid TOML: {error}") from error
+
+
+def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
+    """Return the experiment that a parsed file describes. Raises Unusable."""
+    kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(("settings", "tasks", "variants", "sweep", "budgets"), dict)
+    known(table, {**kinds, "products": list}, source)
+    for name in ("title", "claim", "tasks", "variants", "budgets"):
+        if not table.get(name):
+            raise Unusable(f"{source}: {name} is missing or empty")
+    sweep = table.get("sweep", {})
+    known(sweep, {"field": str, "values": list}, f"{source}: sweep")
+    tasks = {name: task(entry, f"{source}: tasks.{name}") for name, entry in tables(table["tasks"], f"{source}: tasks")}
+    variants = {n: fields(entry, f"{source}: variants.{n}") for n, entry in tables(table["variants"], f"{source}: variants")}
+    found = Experiment(
+        id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
+        tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
+        [Product(**made(entry, Product, f"{source}: products")) for entry in table.get("products", [])],
+        {name: budget(entry, f"{source}: budgets.{name}") for name, entry in tables(table["budgets"], f"{source}: budgets")},
+    )  # fmt: skip
+    for name, b in found.budgets.items():
+        check_names(found, b, f"{source}: budgets.{name}")
+    return found
+
+
+def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tables of a table. Raises Unusable for anything else in it."""
+    for name, entry in table.items():
+        if not isinstance(entry, dict):
+            raise Unusable(f"{source}.{name} = {entry!r}: expected a table")
+        yield name, entry
+
+
+def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
+    """Raise Unusable for a key that is not among the kinds, naming the nearest, or has another type."""
+    for name, value in table.items():
+        if name not in kinds:
+            raise Unusable(f"{source}: unknown key '{name}'; did you mean '{nearest(name, kinds)}'?")
+        kind = kinds[name]
+        if not isinstance(value, (int, float) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
+            raise Unusable(f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}")
+
+
+def nearest(name: str, among: Collection[str]) -> str:
+    """Return the name most like this one."""
+    return difflib.get_close_matches(name, list(among), 1, 0.0)[0]
+
+
+def fields(table: dict[str, Any], source: str) -> Settings:
+    """Return a table of settings as {dotted name: value}, checked as the program checks a configuration file."""
+    try:
+        return from_table(table, source)
+    except ConfigError as error:
+        raise Unusable(str(error)) from error
+
+
+def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
+    """Return a task's configuration file, "" for none, and its settings."""
+    own = dict(table)
+    name = own.pop("config", "")
+    path = f"configs/esac/{name}.toml" if name else ""
+    settings = fields(own, source)
+    if path and not (ROOT / path).exists():
+        raise Unusable(f"{source}: config = {name!r}: there is no {path}")
+    if not path and "task.id" not in settings:
+        raise Unusable(f"{source}: needs config, a file of configs/esac/, or task.id")
+    return path, settings
+
+
+def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
+    """Return a table that has the keys of a dataclass. Raises Unusable."""
+    kinds = {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()}
+    known(table, kinds, source)
+    return table
+
+
+def budget(table: dict[str, Any], source: str) -> Budget:
+    """Return a budget. Raises Unusable."""
+    entries = dict(made(table, Budget, source))
+    entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
+    for name in ("for_task", "for_variant"):
+        inner = tables(entries.get(name, {}), f"{source}.{name}")
+        entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
+    if entries.get("seeds", 1) < 1 or any(not isinstance(r, int) or r < 1 for r in entries.get("ranks", [])):
+        raise Unusable(f"{source}: seeds and ranks must be positive")
+    return Budget(**entries)
+
+
+def check_names(found: Experiment, budget: Budget, source: str) -> None:
+    """Raise Unusable where a budget names a task, variant or value that the experiment has not, or has values of no field."""
+    for key, given, there in (
+        ("tasks", budget.tasks, found.tasks), ("for_task", budget.for_task, found.tasks),
+        ("variants", budget.variants, found.variants), ("for_variant", budget.for_variant, found.variants),
+    ):  # fmt: skip
+        for name in given:
+            if name not in there:
+                raise Unusable(f"{source}: {key}: unknown '{name}'; did you mean '{nearest(name, there)}'?")
+    if bool(found.field) != bool(found.values) or (budget.values and not found.field):
+        raise Unusable(f"{source}: sweep needs both field and values, and a budget's values need a sweep")
+
+
+def chosen(found: Experiment, name: str) -> Budget:
+    """Return a budget by its name. Raises Unusable."""
+    if name not in found.budgets:
+        raise Unusable(f"{found.id} has no budget '{name}'; it has {', '.join(found.budgets)}")
+    return found.budgets[name]
+
+
+def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
+    """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
+    b = chosen(found, name)
+    tasks, variants = b.tasks or list(found.tasks), b.variants or list(found.variants)
+    values = b.values or found.values or [None]
+    planned: dict[Path, Planned] = {}
+    for seed, task, value, variant, ranks in product(range(b.seeds), tasks, values, variants, b.ranks or [0]):
+        run = plan(found, b, task, variant, value, seed, ranks, root / f"{found.id}-{name}")
+        if planned.setdefault(run.run_dir, run) is not run:
+            raise Unusable(f"{found.id}: two runs would share {run.run_dir}: choose other names")
+    return list(planned.values())
+
+
+def plan(
+    found: Experiment, b: Budget, task: str, variant: str, value: Any, seed: int, ranks: int, folder: Path
+) -> Planned:  # fmt: skip
+    """Return one run. Raises Unusable."""
+    path, _ = found.tasks[task]
+    settings, algorithm = resolved(found, b, task, variant, value)
+    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *texts(entry))]
+    start = [str(place(path))] if path else []
+    text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
+    swept = [f"{found.field.split('.')[-1]}{text}"] if text else []
+    parts = [task, variant, *swept, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
+    return Planned(
+        task, variant, text, seed, ranks, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", str(seed), *tokens],
+        folder / "-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts),
+        checked((*start, "--algorithm", algorithm, *tokens), f"{found.id}: {task}, {variant}"),
+    )  # fmt: skip
+
+
+def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) -> tuple[Settings, str]:
+    """Return what a run sets beyond its configuration file, but the algorithm, and the algorithm. Raises Unusable."""
+    path, own = found.tasks[task]
+    mine = found.variants[variant] | b.for_variant.get(variant, {})
+    settings = found.settings | own | b.settings | b.for_task.get(task, {}) | mine
+    base = from_file(path)
+    algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
+    if value is not None:
+        name = found.field if "." in found.field or found.field in NAMES else f"{algorithm}.{found.field}"
+        settings |= fields({name: value}, f"{found.id}: sweep")
+    for name in [name for name in settings if not reads(algorithm, name)]:
+        if name in mine:
+            raise Unusable(f"{found.id}: variants.{variant} sets {name}, which {algorithm} does not read")
+        del settings[name]
+    limits = {name for name in settings if name.startswith("budget.")}
+    if not limits and b.seconds:
+        limits, settings["budget.env_steps"] = {"budget.env_steps"}, UNLIMITED
+    if limits:  # an experiment that names a limit means no other
+        settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
+    return settings, algorithm
+
+
+@cache
+def from_file(path: str) -> Settings:
+    """Return the settings of a configuration file, none for ""."""
+    return read_toml(ROOT / path) if path else {}
+
+
+def reads(algorithm: str, name: str) -> bool:
+    """Return whether a field is one of this algorithm's: its own table's, or of no algorithm's."""
+    table = name.partition(".")[0]
+    return table not in ALGORITHMS or table == algorithm or (algorithm, table) in ALSO
+
+
+def texts(value: Any) -> list[str]:
+    """Return a value as the command line has it."""
+    if isinstance(value, list | tuple):
+        return [str(entry) for entry in value]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def place(path: str) -> Path:
+    """Return a file of the checkout, relative to where we are if it is below."""
+    full = ROOT / path
+    return full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full
+
+
+@cache
+def checked(line: tuple[str, ...], what: str) -> Config:
+    """Return the configuration that the program would run. Raises Unusable."""
+    try:
+        return load(list(line))[0]
+    except ConfigError as error:
+        raise Unusable(f"{what}: {error}") from error
+    except SystemExit as error:  # tyro has said what is wrong
+        raise Unusable(f"  in {what}: {' '.join(line)}") from error

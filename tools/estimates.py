@@ -1,0 +1,188 @@
+"""What an experiment will cost in core-hours, from measured speeds (configs/experiments/speeds.toml).
+
+A run of G generations, episodes taken to be as long as the task allows (H steps), takes at most
+
+    population   G * members * fitness_episodes * H            steps of environment and policy
+    learner      es     none
+                 esac   E[phases] * max(sac_episodes * H, sac_min_steps), E[phases] = the sum of P(mu < p_sac(k)), k = g, 2g .. G
+                 else   G * steps_per_generation, or G * episodes_per_generation * H where all ranks play
+    updates      updates_per_step for each of these after start_steps (with esac and sac from the first on);
+                 ppo    G * epochs * ceil(steps_per_generation / batch_size)
+    evaluation   (G / every + 1) * policies * episodes * H     steps
+
+    core-seconds = (population + learner + evaluation) * step + updates * update
+
+where `step` [us] is the task's, and `update` [ms] the learner's, both of the measured network that is nearer: small (2x32, batch 128) below
+128 units, large (2x512, batch 256) from there on. G is what the limits allow, whichever comes first; env_steps is divided by the steps of a
+mean generation. A run that wall time ends costs that time. On r ranks a job lasts (population + evaluation) / r + learner, since
+all wait for the learner, and reserves r times that. Command: none; experiment.py show and submit print it.
+"""
+
+import math
+import statistics
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from command import Unusable
+from design import FOLDER, Planned
+
+from esac_mpi.config import Config, members
+from esac_mpi.evolution import p_sac
+
+SPEEDS = FOLDER / "speeds.toml"
+POPULATION = ("esac", "es")
+LARGE = 128  # units of a layer from which a network counts as large
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """How long things take on one core."""
+
+    about: str  # machine, date and command
+    horizon: dict[str, int]  # of a task [steps]
+    step: dict[str, dict[str, float]]  # task: size: [us]
+    update: dict[str, dict[str, float]]  # learner: size: [ms]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run does, at most."""
+
+    population: float  # [steps]
+    learner: float  # [steps]
+    updates: float
+    evaluation: float  # [steps]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes [s of one core]: what ranks share, and what all wait for."""
+
+    shared: float
+    alone: float
+
+    def hours(self, ranks: int) -> float:
+        """Return how long it lasts on so many ranks [h]."""
+        return (self.shared / ranks + self.alone) / 3600
+
+
+def speeds(path: Path = SPEEDS) -> Speeds:
+    """Read the measured speeds. Raises Unusable."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py speeds measures and writes it") from error
+    tasks: dict[str, Any] = table["step"]
+    about = f"{table['machine']}, {table['date']}, {table['command']}"
+    return Speeds(about, {name: t["horizon"] for name, t in tasks.items()}, tasks, table["update"])
+
+
+def work(config: Config, task_horizon: int) -> Work:
+    """Return what a run does at most, for a task's own time limit [steps]."""
+    horizon = min(task_horizon, config.task.horizon or task_horizon)
+    count = generations(config, horizon)
+    episodes = config.evaluation.episodes * (2 if config.algorithm == "esac" else 1)
+    learner, updates = learning(config, horizon, count)
+    evaluation = (count // config.evaluation.every + 1) * episodes * horizon
+    return Work(count * population_steps(config, horizon), learner, updates, evaluation)
+
+
+def population_steps(config: Config, horizon: int) -> int:
+    """Return the steps of a generation's members."""
+    if config.algorithm not in POPULATION:
+        return 0
+    evolution = getattr(config, config.algorithm)
+    return members(evolution) * evolution.fitness_episodes * horizon
+
+
+def training_steps(config: Config, horizon: int) -> int:
+    """Return the steps of a generation of an algorithm without a population."""
+    options = getattr(config, config.algorithm)
+    parallel = getattr(options, "episodes_on", "root") == "ranks"
+    return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+
+
+def generations(config: Config, horizon: int) -> int:
+    """Return the generations that the budget allows, at least 1."""
+    budget, population = config.budget, population_steps(config, horizon)
+    limits = [budget.generations] if budget.generations else []
+    if budget.nominal_steps:
+        limits.append(math.ceil(budget.nominal_steps / (horizon if population else training_steps(config, horizon))))
+    if budget.env_steps:
+        learner = learning(config, horizon, 1000)[0] / 1000
+        evaluation = config.evaluation.episodes * (2 if config.algorithm == "esac" else 1) * horizon / config.evaluation.every
+        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation)))
+    return max(1, min(limits))
+
+
+def expected_phases(config: Config, count: int) -> float:
+    """Return how many SAC phases ESAC is expected to have in so many generations."""
+    esac = config.esac
+    if not esac.sac_phases:
+        return 0.0
+    k = np.arange(esac.gradient_interval, count + 1, esac.gradient_interval)
+    if not esac.p_sac_annealed:
+        p = np.full(len(k), esac.p_sac_initial)
+    else:
+        p = np.array([p_sac(int(g), esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay) for g in k])
+    if esac.gate == "normal":
+        p = np.array([statistics.NormalDist().cdf(value) for value in p])
+    return float(np.minimum(p, 1).sum())
+
+
+def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
+    """Return the learner's steps and updates in so many generations."""
+    name = config.algorithm
+    if name == "es":
+        return 0.0, 0.0
+    if name == "esac":
+        steps = expected_phases(config, count) * max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps)
+        return steps, steps * config.sac.updates_per_step
+    options, steps = getattr(config, name), float(count * training_steps(config, horizon))
+    if name == "ppo":
+        return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
+    before = 0 if name == "sac" else options.start_steps
+    return steps, max(0.0, steps - before) * options.updates_per_step
+
+
+def cost(planned: Planned, known: Speeds) -> Cost:
+    """Return what a run costs. Raises Unusable where a speed was not measured."""
+    if planned.seconds:
+        return Cost(0.0, planned.seconds)
+    config = planned.config
+    learner = {"esac": "sac", "es": ""}.get(config.algorithm, config.algorithm)
+    size = "large" if max(config.policy.hidden) >= LARGE else "small"
+    if config.task.id not in known.step or (learner and learner not in known.update):
+        missing = config.task.id if config.task.id not in known.step else learner
+        raise Unusable(f"no speed of {missing} in {SPEEDS}: python tools/experiment.py speeds")
+    done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
+    update = known.update[learner][size] * 1e-3 if learner else 0.0
+    return Cost((done.population + done.evaluation) * step, done.learner * step + done.updates * update)
+
+
+def ranks_of(planned: Planned, cores: int) -> int:
+    """Return the ranks of a run's job: its own number; else `cores` where a population, or the training episodes, are spread."""
+    options = getattr(planned.config, planned.config.algorithm)
+    spread = planned.config.algorithm in POPULATION or getattr(options, "episodes_on", "root") == "ranks"
+    return planned.ranks or (cores if spread else 1)
+
+
+def total(runs: Iterable[Planned], cores: int, known: Speeds) -> str:
+    """Return the sentence that says what runs cost."""
+    each = [(cost(run, known), ranks_of(run, cores)) for run in runs]
+    used = sum((c.shared + c.alone) / 3600 for c, _ in each)
+    reserved, longest = sum(c.hours(ranks) * ranks for c, ranks in each), max(c.hours(ranks) for c, ranks in each)
+    most = max(ranks for _, ranks in each)
+    said = f"{len(each)} runs, at most {figure(used)} core-hours of work"
+    return said if most == 1 else (
+        f"{said}; as jobs of up to {most} ranks at most {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"
+    )  # fmt: skip
+
+
+def figure(value: float) -> str:
+    """Return a number with two digits that count."""
+    return f"{float(f'{value:.2g}'):,.10g}"

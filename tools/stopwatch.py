@@ -1,0 +1,74 @@
+"""Measure how long an environment step and a learner's update take on this machine, and write configs/experiments/speeds.toml.
+
+A step is one of whole episodes with an untrained policy, resets included; an update is made from random transitions of
+HalfCheetah's sizes, sampling included. On one core; the fastest of three rounds, since other work on the machine only adds.
+Cost: three minutes. Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import bench
+from command import note
+from estimates import SPEEDS
+
+from esac_mpi import envs
+from esac_mpi.learners import LEARNERS
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.rollout import play
+
+NETWORKS = {"small": ((32, 32), 128), "large": ((512, 512), 256)}  # hidden layers, batch
+ROUNDS, SECONDS = 3, 0.5
+
+
+def fastest(turn: Callable[[], tuple[int, float]]) -> float:
+    """Return the least seconds that one of what a turn counts took."""
+    return min(seconds / count for count, seconds in (turn() for _ in range(ROUNDS)))
+
+
+def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
+    """Return the seconds of a step, policy included."""
+    layout = Layout((env.observation_size, *hidden, env.action_size))
+    policy = Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(0, 0))
+    seeds = iter(range(10**9))
+
+    def turn() -> tuple[int, float]:
+        start, steps = time.perf_counter(), 0
+        while time.perf_counter() - start < SECONDS:
+            steps += play(env, policy, next(seeds)).episodic_length
+        return steps, time.perf_counter() - start
+
+    return fastest(turn)
+
+
+def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
+    """Return the seconds of an update."""
+    return fastest(bench.ours(name, hidden, batch, "cpu", 1, SECONDS, {}))
+
+
+def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
+    """Return the file's text."""
+    lines = [
+        "# Speeds that estimates of core-hours are made from; measure your own machine's: python tools/experiment.py speeds",
+        f'machine = "{machine}"', f'date = "{datetime.now(UTC):%Y-%m-%d}"', 'command = "python tools/experiment.py speeds"',
+        "", "# microseconds of an environment step with its policy of 2x32 and 2x512 units; the task's time limit [steps]", "[step]",
+    ]  # fmt: skip
+    for id in tasks:
+        env = envs.make(id)
+        speeds = ", ".join(f"{size} = {1e6 * step(env, hidden):.3g}" for size, (hidden, _) in NETWORKS.items())
+        lines.append(f'"{id}" = {{ horizon = {env.horizon}, {speeds} }}')
+        note(lines[-1])
+    lines += ["", "# milliseconds of a gradient update, 2x32 units with batches of 128, and 2x512 with 256", "[update]"]
+    for name in learners:
+        speeds = ", ".join(f"{size} = {1e3 * update(name, hidden, batch):.3g}" for size, (hidden, batch) in NETWORKS.items())
+        lines.append(f"{name} = {{ {speeds} }}")
+        note(lines[-1])
+    return "\n".join(lines) + "\n"
+
+
+def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
+    """Measure and write the file; return its path."""
+    path.write_text(measured(tasks, LEARNERS, machine), encoding="utf-8")
+    return path
