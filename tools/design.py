@@ -11,7 +11,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -241,7 +241,7 @@ def plan(
     return Planned(
         task, variant, text, seed, ranks, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", str(seed), *tokens],
         folder / "-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts),
-        checked((*start, "--algorithm", algorithm, *tokens), f"{found.id}: {task}, {variant}"),
+        replace(checked((*start, "--algorithm", algorithm, *tokens), f"{found.id}: {task}, {variant}"), seed=seed),
     )  # fmt: skip
 
 
