@@ -1,8 +1,8 @@
 """Measure how long an environment step and a learner's update take on this machine, and write configs/experiments/speeds.toml.
 
 A step is one of whole episodes with an untrained policy, resets included; an update is made from random transitions of
-HalfCheetah's sizes, sampling included. On one core; the fastest of three rounds, since other work on the machine only adds.
-Cost: three minutes. Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
+HalfCheetah's sizes, sampling included. Processor time of one core; the fastest of three rounds, since other work on the
+machine only adds. Cost: one minute. Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
 """
 
 import time
@@ -20,7 +20,7 @@ from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import play
 
 NETWORKS = {"small": ((32, 32), 128), "large": ((512, 512), 256)}  # hidden layers, batch
-ROUNDS, SECONDS = 3, 0.5
+ROUNDS, SECONDS = 3, 0.3
 
 
 def fastest(turn: Callable[[], tuple[int, float]]) -> float:
@@ -35,17 +35,24 @@ def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
     seeds = iter(range(10**9))
 
     def turn() -> tuple[int, float]:
-        start, steps = time.perf_counter(), 0
-        while time.perf_counter() - start < SECONDS:
+        start, steps = time.process_time(), 0
+        while time.process_time() - start < SECONDS:
             steps += play(env, policy, next(seeds)).episodic_length
-        return steps, time.perf_counter() - start
+        return steps, time.process_time() - start
 
     return fastest(turn)
 
 
 def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     """Return the seconds of an update."""
-    return fastest(bench.ours(name, hidden, batch, "cpu", 1, SECONDS, {}))
+    learn = bench.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
+
+    def turn() -> tuple[int, float]:
+        start = time.process_time()
+        made, _ = learn()
+        return made, time.process_time() - start
+
+    return fastest(turn)
 
 
 def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
