@@ -21,7 +21,7 @@ from command import Unusable
 from groups import shown
 from sweep import ALSO, DEFAULT
 
-from esac_mpi.config import NAMES, Config, ConfigError, from_table, load, read_toml
+from esac_mpi.config import NAMES, READINGS, Config, ConfigError, check, from_table, read_toml, updated
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "configs/experiments"
@@ -111,7 +111,9 @@ def experiment(id: str) -> Experiment:
 
 def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     """Return the experiment that a parsed file describes. Raises Unusable."""
-    kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(("settings", "tasks", "variants", "sweep", "budgets"), dict)
+    kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(
+        ("settings", "tasks", "variants", "sweep", "budgets"), dict
+    )
     known(table, {**kinds, "products": list}, source)
     for name in ("title", "claim", "tasks", "variants", "budgets"):
         if not table.get(name):
@@ -217,31 +219,31 @@ def chosen(found: Experiment, name: str) -> Budget:
 def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
     b = chosen(found, name)
-    tasks, variants = b.tasks or list(found.tasks), b.variants or list(found.variants)
-    values = b.values or found.values or [None]
-    planned: dict[Path, Planned] = {}
-    for seed, task, value, variant, ranks in product(range(b.seeds), tasks, values, variants, b.ranks or [0]):
-        run = plan(found, b, task, variant, value, seed, ranks, root / f"{found.id}-{name}")
-        if planned.setdefault(run.run_dir, run) is not run:
-            raise Unusable(f"{found.id}: two runs would share {run.run_dir}: choose other names")
-    return list(planned.values())
+    compared = product(b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants)
+    settled = [planned(found, b, *one) for one in compared]
+    made: dict[Path, Planned] = {}
+    for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
+        parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
+        where = root / f"{found.id}-{name}" / "-".join(parts)
+        line = [str(seed) if before == "--seed" else token for before, token in zip(["", *run.line], run.line, strict=False)]
+        one = replace(run, seed=seed, ranks=ranks, line=line, run_dir=where, config=replace(run.config, seed=seed))
+        if made.setdefault(where, one) is not one:
+            raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
+    return list(made.values())
 
 
-def plan(
-    found: Experiment, b: Budget, task: str, variant: str, value: Any, seed: int, ranks: int, folder: Path
-) -> Planned:  # fmt: skip
-    """Return one run. Raises Unusable."""
+def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
+    """Return the run of seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
     path, _ = found.tasks[task]
     settings, algorithm = resolved(found, b, task, variant, value)
-    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *texts(entry))]
-    start = [str(place(path))] if path else []
     text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
-    swept = [f"{found.field.split('.')[-1]}{text}"] if text else []
-    parts = [task, variant, *swept, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
+    parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
+    start = [str(place(path))] if path else []
+    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *texts(entry))]
     return Planned(
-        task, variant, text, seed, ranks, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", str(seed), *tokens],
-        folder / "-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts),
-        replace(checked((*start, "--algorithm", algorithm, *tokens), f"{found.id}: {task}, {variant}"), seed=seed),
+        task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
+        Path("-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts)),
+        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"),
     )  # fmt: skip
 
 
@@ -292,12 +294,13 @@ def place(path: str) -> Path:
     return full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full
 
 
-@cache
-def checked(line: tuple[str, ...], what: str) -> Config:
-    """Return the configuration that the program would run. Raises Unusable."""
+def configured(path: str, settings: Settings, what: str) -> Config:
+    """Return the configuration that the program makes of a file and settings, without its command line. Raises Unusable."""
+    given = from_file(path) | settings
+    base = updated(Config(), {"budget.nominal_steps": 0} if any(name.startswith("budget.") for name in given) else {})
+    config = updated(updated(base, READINGS[given.get("esac.reading", base.esac.reading)]), given)
     try:
-        return load(list(line))[0]
+        check(config)
     except ConfigError as error:
         raise Unusable(f"{what}: {error}") from error
-    except SystemExit as error:  # tyro has said what is wrong
-        raise Unusable(f"  in {what}: {' '.join(line)}") from error
+    return config

@@ -12,10 +12,10 @@ A run of G generations, episodes taken to be as long as the task allows (H steps
 
     core-seconds = (population + learner + evaluation) * step + updates * update
 
-where `step` [us] is the task's, and `update` [ms] the learner's, both of the measured network that is nearer: small (2x32, batch 128) below
-128 units, large (2x512, batch 256) from there on. G is what the limits allow, whichever comes first; env_steps is divided by the steps of a
-mean generation. A run that wall time ends costs that time. On r ranks a job lasts (population + evaluation) / r + learner, since
-all wait for the learner, and reserves r times that. Command: none; experiment.py show and submit print it.
+where `step` [us] is the task's, and `update` [ms] the learner's, both measured with a network that is small (2x32, batch 128),
+or large (2x512, batch 256), which is taken from 128 units on. G is what the limits allow, whichever comes first; env_steps is
+divided by the steps of a mean generation. A run that wall time ends costs that time. On r ranks a job lasts (population +
+evaluation) / r + learner, since all wait for the learner, and reserves r times that. Command: none; experiment.py prints it.
 """
 
 import math
@@ -178,11 +178,10 @@ def total(runs: Iterable[Planned], cores: int, known: Speeds) -> str:
     reserved, longest = sum(c.hours(ranks) * ranks for c, ranks in each), max(c.hours(ranks) for c, ranks in each)
     most = max(ranks for _, ranks in each)
     said = f"{len(each)} runs, at most {figure(used)} core-hours of work"
-    return said if most == 1 else (
-        f"{said}; as jobs of up to {most} ranks at most {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"
-    )  # fmt: skip
+    jobs = f"as jobs of up to {most} ranks at most {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"
+    return f"{said}; {jobs}" if most > 1 else said
 
 
 def figure(value: float) -> str:
-    """Return a number with two digits that count."""
-    return f"{float(f'{value:.2g}'):,.10g}"
+    """Return a number with two digits that count, none below a hundredth."""
+    return "0.01" if value < 0.01 else f"{float(f'{value:.2g}'):,.10g}"

@@ -7,9 +7,9 @@
     python tools/experiment.py submit ID [--budget B] [--dry-run]
     python tools/experiment.py speeds
 
-run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and can
-be interrupted and started again: every run goes on where it was. All variants of seed 0 come first. At its end, and by draw at
-any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
+run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
+can be interrupted and started again: every run goes on where it was. All variants of seed 0 come first. At its end, and by draw
+at any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
 speeds measures what the estimates are made from. An experiment is a file of configs/experiments/, whose README has the format.
 Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 a run or product failed; 2 wrong usage.
@@ -21,7 +21,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +116,17 @@ def folder_of(found: Experiment, options: argparse.Namespace) -> Path:
 
 def drawn(
     found: Experiment, runs: list[Planned], folder: Path, budget: str, recorder: Recorder
-) -> Iterator[object]:  # returns the products that failed
-    """Write results.csv and the products from the runs that there are; yield the files. Raises Unusable where there are none."""
+) -> Generator[object, None, list[str]]:
+    """Write results.csv and the products from the runs that there are; yield the files, return the products that failed.
+
+    Raises Unusable where there is no run to make them from.
+    """
     there = [(run, files) for run in runs if (files := running.opened(run)) is not None and files.generation]
     if not there:
         raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
     if len(there) < len(runs):
         note(f"{len(there)} of {len(runs)} runs have something to draw")
-    csv, failed = folder / "results.csv", []
+    csv, failed = folder / "results.csv", list[str]()
     recorder(csv, [(files, run.label, run.value) for run, files in there], found.id, budget, found.points)
     yield csv
     for product in found.products:
@@ -179,7 +182,8 @@ def submitted(options: argparse.Namespace) -> Iterator[object]:
             if name == system and not options.dry_run:
                 subprocess.run(call, env={**os.environ, **environment}, check=True)
             elif name == system or not system:
-                yield f"{name:<7} {' '.join(f'{key}={shlex.quote(value)}' for key, value in environment.items())} {shlex.join(call)}"
+                settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
+                yield f"{name:<7} {settings} {shlex.join(call)}"
 
 
 def line(run: Planned) -> str:

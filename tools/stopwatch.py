@@ -14,8 +14,8 @@ import bench
 from command import note
 from estimates import SPEEDS
 
-from esac_mpi import envs
-from esac_mpi.learners import LEARNERS
+from esac_mpi import envs, learners
+from esac_mpi.config import Config, updated
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import play
 
@@ -44,8 +44,8 @@ def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
 
 
 def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
-    """Return the seconds of an update."""
-    learn = bench.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
+    """Return the seconds of an update; PPO's with its share of the rollout, and with the batch of its defaults."""
+    learn = rollouts(hidden) if name == "ppo" else bench.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
 
     def turn() -> tuple[int, float]:
         start = time.process_time()
@@ -55,19 +55,37 @@ def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     return fastest(turn)
 
 
+def rollouts(hidden: tuple[int, ...]) -> Callable[[], tuple[int, float]]:
+    """Return a turn of PPO: rollouts of 512 steps that cost no simulation, and the updates from them."""
+    config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512})
+    layout = Layout((bench.OBSERVATION, *hidden, bench.ACTION))
+    learner, env = learners.make("ppo", config, layout, layout.initial(0, 0)), bench.Idle()
+    phases = iter(range(10**9))
+
+    def learn(count: int) -> int:
+        return learner.phase(env, next(phases), 0, 512, True).gradient_updates
+
+    return bench.chunks(learn, 1, SECONDS)
+
+
 def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
     """Return the file's text."""
     lines = [
         "# Speeds that estimates of core-hours are made from; measure your own machine's: python tools/experiment.py speeds",
         f'machine = "{machine}"', f'date = "{datetime.now(UTC):%Y-%m-%d}"', 'command = "python tools/experiment.py speeds"',
-        "", "# microseconds of an environment step with its policy of 2x32 and 2x512 units; the task's time limit [steps]", "[step]",
+        "", "# microseconds of an environment step with its policy of 2x32 and 2x512 units; the task's time limit [steps]",
+        "[step]",
     ]  # fmt: skip
     for id in tasks:
         env = envs.make(id)
         speeds = ", ".join(f"{size} = {1e6 * step(env, hidden):.3g}" for size, (hidden, _) in NETWORKS.items())
         lines.append(f'"{id}" = {{ horizon = {env.horizon}, {speeds} }}')
         note(lines[-1])
-    lines += ["", "# milliseconds of a gradient update, 2x32 units with batches of 128, and 2x512 with 256", "[update]"]
+    lines += [
+        "",
+        "# milliseconds of a gradient update, 2x32 units with batches of 128, 2x512 with 256; PPO's of 64, with their rollout",
+        "[update]",
+    ]
     for name in learners:
         speeds = ", ".join(f"{size} = {1e3 * update(name, hidden, batch):.3g}" for size, (hidden, batch) in NETWORKS.items())
         lines.append(f"{name} = {{ {speeds} }}")
@@ -77,5 +95,5 @@ def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str
 
 def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
     """Measure and write the file; return its path."""
-    path.write_text(measured(tasks, LEARNERS, machine), encoding="utf-8")
+    path.write_text(measured(tasks, learners.LEARNERS, machine), encoding="utf-8")
     return path
