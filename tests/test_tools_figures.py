@@ -20,7 +20,6 @@ import curves
 import episodes
 import grids
 import groups
-import halves
 import intervals
 import plot
 import scaling
@@ -31,7 +30,7 @@ import table
 import timeline
 import updates
 
-TOOLS = ("halves", "plot", "results", "scaling", "sensitivity", "sweep", "table", "updates")
+TOOLS = ("plot", "results", "scaling", "sensitivity", "sweep", "table", "updates")
 MODULES = (
     *TOOLS, "cells", "command", "curves", "episodes", "figures", "grids", "groups", "intervals", "pictures", "rowfiles", "rows",
     "single", "speeds", "standings", "timeline", "traces", "verdicts",
@@ -576,21 +575,6 @@ def test_a_young_run_is_left_out_of_a_figure(tmp_path, capsys):
     told = capsys.readouterr().err
     assert "no generation is published yet in young" in told
     assert "nothing of this to draw (yet) of unseen" in told
-
-
-# ---- halves
-
-
-def test_halves_compares_at_equal_steps_and_at_equal_time(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for variant, returns in {"ESAC": (1, 2, 3), "ESAC (paper)": (4, 5), "ES": (6, 7, 8, 9), "SAC": (10, 20)}.items():
-        make(halves.directory("t", variant, 0), returns, "es" if variant == "ES" else "esac")
-    assert halves.steps_within(halves.curves(halves.directory("t", "ES", 0)), 6.0) == 330
-    assert halves.main(["table", "--tasks", "t", "--seeds", "1", "--seconds", "6"]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ES |")]
-    assert rows == ["| ES | theta_es | **7** (7) | **7** (7) | **8** (8) | 0k |"]  # 220 steps twice, and 6 s
-    assert halves.main(["table", "--tasks", "t", "--seeds", "2"]) == 2
-    assert "t-esac-seed1: not a run directory" in capsys.readouterr().err
 
 
 # ---- all tools
