@@ -1,11 +1,13 @@
 """Carry out the runs of an experiment: so many at once, each to its end or for its wall time, and again from where it was.
 
-A run with a number of ranks has the machine to itself. Wall time that a run has had is kept in spent.json beside the runs, and
-is no less than its own history says. Interrupted (Ctrl-C, SIGTERM), the runs save themselves and the next start goes on.
+A run with a number of ranks has the machine to itself. Wall time counts from where a run says that it goes on, without imports;
+what it has had is kept in spent.json beside the runs, and is no less than its own history says. Interrupted (Ctrl-C, SIGTERM),
+the runs save themselves, and the next start goes on.
 Command: none; experiment.py imports it.
 """
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -24,6 +26,7 @@ from measures import last
 from esac_mpi.config import ConfigError, differences
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
+STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
 
@@ -34,9 +37,26 @@ class Going:
 
     planned: Planned
     process: subprocess.Popen
-    start: float  # on the monotonic clock [s]
-    end: float  # when its wall time is over [s]
+    seconds: float  # its wall time [s]
+    start: float  # of its process, on the monotonic clock [s]
+    began: float  # the same as files are dated [s]
+    end: float = math.inf  # when its wall time is over, known once it has begun [s]
     over: bool = False  # whether it was told so
+    interrupted: bool = False  # whether it was told to stop before that
+
+    @property
+    def unused(self) -> float:
+        """What it has left of its wall time [s]."""
+        return 0.0 if self.over else min(self.seconds, self.end - time.monotonic())
+
+    def watch(self) -> None:
+        """Begin to count once the run says that it goes on; end it when its time is over."""
+        status = self.planned.run_dir / STATUS
+        if self.end == math.inf and status.exists() and status.stat().st_mtime >= self.began:
+            self.end = time.monotonic() + self.seconds
+        if not self.over and time.monotonic() >= self.end:
+            self.over = True
+            self.process.terminate()
 
 
 @dataclass(frozen=True)
@@ -115,17 +135,20 @@ def begin(planned: Planned, seconds: float) -> Going:
     """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
     log = log_of(planned)
     log.parent.mkdir(parents=True, exist_ok=True)
+    began = time.time() - 1  # file systems round
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
-    now = time.monotonic()
-    return Going(planned, process, now, now + seconds)
+    return Going(planned, process, seconds, time.monotonic(), began)
 
 
 def ended(going: Going) -> Ended:
     """Return how a run ended whose process has; status.json decides, since launchers garble exit codes."""
     run, code = opened(going.planned), going.process.returncode
-    state = run.state if run else "failed"
-    how = "stopped" if state == "requeue" and not going.over else "done" if state in ("complete", "requeue") else "failed"
+    state = run.state if run else ""
+    if state == "complete" or (state == "requeue" and going.over):
+        how = "done"
+    else:
+        how = "stopped" if state == "requeue" or (going.interrupted and state != "failed") else "failed"
     return Ended(going.planned, "failed" if code == 2 else how, code, time.monotonic() - going.start)
 
 
@@ -155,17 +178,16 @@ def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, hea
         if len(heard) > told:
             told = len(heard)
             for one in going:
+                one.interrupted = True
                 one.process.terminate()
         for one in list(going):
             if one.process.poll() is not None:
                 going.remove(one)
                 if one.planned.seconds:
-                    unused = 0.0 if one.over else one.end - time.monotonic()
-                    spent.note(one.planned, one.planned.seconds - unused)
+                    spent.note(one.planned, one.planned.seconds - one.unused)
                 yield ended(one)
-            elif not one.over and time.monotonic() >= one.end:
-                one.over = True
-                one.process.terminate()
+            else:
+                one.watch()
 
 
 def room(planned: Planned, going: list[Going], at_once: int) -> bool:
