@@ -6,7 +6,8 @@ from figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
 
 from esac_mpi.record import RunFiles
 
-NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy", "td3": "TD3's actor", "ddpg": "DDPG's actor", "ppo": "PPO's actor"}
+ACTORS = {name: f"{name.upper()}'s actor" for name in ("td3", "ddpg", "ppo")}
+NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy", **ACTORS}
 AXIS = {"return": "episodic return", "fitness": "fitness: episodic return of a member"}
 
 
