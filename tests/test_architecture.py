@@ -20,6 +20,7 @@ SOLE = {
     "h5py": {"record"},
     "torch": {"learners", "check"},  # check: whether it can be imported at all
     "gymnasium": {"envs"},
+    "stable_baselines3": {"learners"},
     "mujoco": {"envs"},
     "dm_control": {"envs"},
 }

@@ -121,7 +121,7 @@ def test_what_cannot_run_is_refused_with_the_reason(argv, message):
         ("[esac]\npopulation_size = 3.5", "x.toml: esac.population_size = 3.5: expected an integer"),
         ("[esac]\nsigma = '3'", "x.toml: esac.sigma = '3': expected a number"),
         ("[policy]\nhidden = [64, 'a']", "expected a list of integers"),
-        ("algorithm = 'ppo'", "expected 'esac' | 'es' | 'sac'"),
+        ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
         ("esac = 3", "unknown key 'esac'"),
         ("[esac\n", "not valid TOML"),
     ],
