@@ -23,6 +23,7 @@ from esac_mpi.learners import LearnerNotFinite, make
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.record import Run
+from esac_mpi.record.checkpoints import read_checkpoint
 from esac_mpi.record.policies import Policy as Saved
 from esac_mpi.rollout import play
 
@@ -82,6 +83,7 @@ class Ours(gymnasium.Env):
         return *envs.transition(self.env, action), {}
 
 
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
     """50 steps, in which episodes are truncated, terminate and carry on: every array of the buffer, then every parameter."""
@@ -342,19 +344,29 @@ def test_it_learns_the_toy(kind, seed):
 SMALL = ["--ppo.steps_per_generation", 70, "--ppo.batch_size", 16, "--ppo.epochs", 3]
 
 
-def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path):
-    """Pendulum, truncated at 40 steps; stopped at step 3 x 70 = 5 x 40 + 10, in the middle of an episode."""
-    horizon = ["--task.id", "Pendulum-v1", "--task.horizon", 40]
-    arguments = ["--algorithm", "ppo", *horizon, *ROUTINE, *SMALL]
-    run(1, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
-    run(2, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
-    run(1, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
+def counted(path, monkeypatch, ranks: int, *arguments) -> int:
+    """Run the program; return the steps that its environments counted, without those of the start-up comparison."""
+    path.mkdir()
+    monkeypatch.setenv("COUNT_DIR", str(path))
+    run(ranks, *arguments)
+    return sum(file.stat().st_size for file in path.iterdir()) - Run.open(arguments[-1]).provenance["probe_steps"]
+
+
+def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch):
+    """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
+    arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, "--budget.generations"]
+    straight = counted(tmp_path / "a", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "straight")
+    counted(tmp_path / "b", monkeypatch, 2, *arguments, 3, "--run-dir", tmp_path / "parts")
+    again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
+    resumed = counted(tmp_path / "c", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
+    assert sum(said["env_steps"].values()) == straight
+    assert resumed == 2 * 70 + rows["final/env_steps_evaluation"] + again
+    assert again > 0
     assert said["env_steps"]["learner"] == said["nominal_steps"] == 5 * 70
     assert said["gradient_updates"] == 5 * 3 * 5
     assert said["last_evaluation"]["ppo"] == said["final_return"]
-    assert rows["metrics/ppo_episodes"].tolist() == [1, 2, 2, 2, 1]
     assert np.isfinite(rows["metrics/ppo_critic_loss"]).all()
 
 
@@ -368,17 +380,6 @@ def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path):
     recorded = Run.open(tmp_path).columns["metrics/evaluation_ppo"][policy.generation - 1]
     assert [play(env, policy, seed).episodic_return for seed in seeds] == recorded.tolist()
     assert np.ptp(recorded) > 0
-
-
-def test_the_programs_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
-    (tmp_path / "counts").mkdir()
-    monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, "--budget.generations", 4]
-    run(2, *arguments, "--run-dir", tmp_path / "run")
-    counted = sum(file.stat().st_size for file in (tmp_path / "counts").iterdir())
-    said = summary(tmp_path / "run")
-    assert sum(said["env_steps"].values()) == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
-    assert said["env_steps"]["learner"] == 4 * 70
 
 
 @pytest.mark.parametrize("extra", [[], ["--check"]])
