@@ -341,6 +341,19 @@ def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
         estimates.speeds(tmp_path / "none.toml")
 
 
+def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch):
+    import stopwatch
+
+    monkeypatch.setattr(stopwatch, "ROUNDS", 1)
+    monkeypatch.setattr(stopwatch, "SECONDS", 0.01)
+    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC"})
+    known = estimates.speeds(stopwatch.write(["CyclicMDP-v0"], "a machine", tmp_path / "speeds.toml"))
+    assert known.horizon == {"CyclicMDP-v0": 2000}
+    assert known.about.startswith("a machine, 20")
+    assert 0 < known.update["sac"]["small"] < known.update["sac"]["large"]  # of 2x32, and of 2x512 units [ms]
+    assert 0 < known.step["CyclicMDP-v0"]["small"] < 1000  # [us]
+
+
 # ---- carried out
 
 
