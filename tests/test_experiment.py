@@ -616,6 +616,15 @@ def test_submit_hands_a_list_for_each_number_of_ranks_to_the_batch_system(tmp_pa
     assert all(text in seen[0] for text in told)
 
 
+def test_a_batch_system_that_refuses_ends_it(tmp_path, capsys, monkeypatch):
+    stand_in(tmp_path, monkeypatch, "sbatch")
+    with (tmp_path / "bin/sbatch").open("a") as script:
+        script.write("exit 3\n")
+    assert experiment.main(["submit", "fig2b", "--root", str(tmp_path / "runs")]) == 1
+    assert "exit code 3; what follows it was not submitted" in capsys.readouterr().err
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
 def test_one_job_is_no_pbs_array():
     environment, line = experiment.pbs(Path("l"), 1, 2)
     assert environment == {"LIST": "l", "LAUNCH": "mpiexec -n 2", "INDEX": "0"}

@@ -180,7 +180,8 @@ def submitted(options: argparse.Namespace) -> Iterator[object]:
         commands = {"sbatch": slurm(out, len(group), ranks), "qsub": pbs(out, len(group), ranks)}
         for name, (environment, call) in commands.items():
             if name == system and not options.dry_run:
-                subprocess.run(call, env={**os.environ, **environment}, check=True)
+                if code := subprocess.run(call, env={**os.environ, **environment}, check=False).returncode:
+                    raise Failed(f"{shlex.join(call)}: exit code {code}; what follows it was not submitted")
             elif name == system or not system:
                 settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
                 yield f"{name:<7} {settings} {shlex.join(call)}"
