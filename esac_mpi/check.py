@@ -217,7 +217,7 @@ def learner(config: Config, cores: list[int]) -> Line:
         try:
             learners.load(config.algorithm)
         except learners.NotInstalled as error:
-            remedy = str(error)
+            remedy = "; ".join(filter(None, (remedy, str(error))))
     complaints = affinity.complaints([], [cores], config.learner.threads)
     return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
 

@@ -279,7 +279,9 @@ class DDPG:
 
 @dataclass(frozen=True)
 class PPO:
-    """algorithm = "ppo": stable-baselines3's, by the extra `baselines` (B: its defaults; S: Schulman et al. 2017)."""
+    """algorithm = "ppo": stable-baselines3's, by the extra `baselines` (B: its defaults; S: Schulman et al. 2017).
+
+    It plays a step at a time, for which a GPU is slower: learner.device = "cpu"."""
 
     lr_ppo: float = 3e-4
     """Adam's learning rate of actor and critic, constant. B, S."""
@@ -559,6 +561,11 @@ def check(config: Config) -> None:
             raise ConfigError(f"{table}.batch_size = {options.batch_size}: must be at most {table}.replay_capacity")
     if not 1 < config.ppo.batch_size <= config.ppo.steps_per_generation:
         raise ConfigError(f"ppo.batch_size = {config.ppo.batch_size}: must be from 2 to ppo.steps_per_generation")
+    if config.ppo.steps_per_generation % config.ppo.batch_size == 1:
+        raise ConfigError(
+            f"ppo.batch_size = {config.ppo.batch_size}: leaves a minibatch of one step of {config.ppo.steps_per_generation}, "
+            "whose advantage cannot be standardised"
+        )
     if config.algorithm == "ppo" and config.learner.precision != "fp32":
         raise ConfigError("learner.precision = bf16: not with algorithm = ppo, whose updates are stable-baselines3's, in float32")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.learner.device):

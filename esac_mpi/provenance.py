@@ -2,7 +2,9 @@
 
 import platform
 import shlex
+import sys
 import time
+from collections.abc import Iterable
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -35,7 +37,7 @@ def gather(seed: int, env: Env, world: Ranks, device: str, threads: int, command
 
     device, threads: the learner's; 0 threads = none.
     """
-    mine = {"cpu": cpu(), "versions": versions(), "kernel": kernels.NAME, "physics": physics_digest(seed, env)}
+    mine = {"cpu": cpu(), "versions": versions(()), "kernel": kernels.NAME, "physics": physics_digest(seed, env)}
     everyone = world.gather({**mine, "cores": affinity.cores()})
     for what in mine:
         odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
@@ -48,7 +50,7 @@ def gather(seed: int, env: Env, world: Ranks, device: str, threads: int, command
         "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
         "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "kernel": kernels.NAME,
         "python": platform.python_version(),
-        "platform": platform.platform(), "versions": mine["versions"], "probe_steps": PROBE_STEPS * world.size,
+        "platform": platform.platform(), "versions": versions(), "probe_steps": PROBE_STEPS * world.size,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }  # fmt: skip
 
@@ -77,9 +79,9 @@ def cpu() -> str:
     return f"{named.get('model name', platform.processor())} (instruction sets {sha256(flags.encode()).hexdigest()[:8]})"
 
 
-def versions() -> str:
-    """Return the versions that bits depend on."""
-    packages = ("numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py")
+def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
+    """Return the versions that bits depend on. own: packages that only the rank with the learner loads; told where loaded."""
+    packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py", *(p for p in own if p in sys.modules)]
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 

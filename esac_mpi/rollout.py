@@ -53,7 +53,7 @@ class Counters:
 
 @dataclass
 class Best:
-    """The best policy of the evaluations on schedule: the better of theta_es and the SAC mean."""
+    """The best policy of the evaluations on schedule: of ESAC the better of theta_es and the SAC mean."""
 
     episodic_return: float = -np.inf
     generation: int = 0

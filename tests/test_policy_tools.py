@@ -343,6 +343,13 @@ def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "p.npz").exists()
 
 
+def test_the_check_finds_a_difference_of_outputs_that_are_all_small(tmp_path):
+    choices = np.full(8, 2.0**-16, np.float32)  # PPO's last layer in a discrete task
+    policy = Policy.load(save(tmp_path / "p.h5", choices, (3, 2), bounds=(-1.0, 1.0), output="clip"))
+    assert export.difference(policy, lambda x: np.zeros((len(x), 2))) == 1.0
+    assert export.difference(policy, policy) == 0.0
+
+
 def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
     path = save(tmp_path / "p.h5")
     for form, module in (("torchscript", "torch"), ("onnx", "torch"), ("sb3", "stable_baselines3")):

@@ -8,6 +8,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
 from conftest import ROUTINE, TASK, environment, run
 from gymnasium import spaces
@@ -287,11 +288,37 @@ def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(k
     assert not np.array_equal(elsewhere.theta, straight.theta)
 
 
-def test_an_episode_that_does_not_repeat_itself_is_an_error():
+class Short(Line):
+    """End after three steps."""
+
+    def step(self, action):
+        observation, reward, _, truncated = super().step(action)
+        return observation, reward, self.length == 3, truncated
+
+
+@pytest.mark.parametrize("other", [Breaking("raise"), Short()], ids=["unstable", "ended"])
+def test_an_episode_that_ends_sooner_when_it_is_played_again_gives_way_to_a_new_one(caplog, other):
     made, env = learner(), Line()
     made.phase(env, 0, 0, 30)
-    with pytest.raises(RuntimeError, match=r"Line: the episode of seed .* is another one when it is played again"):
-        made.phase(Breaking("raise"), 1, 0, 30)
+    assert len(made._episode.actions) > 4
+    old = made._episode.seed
+    phase = made.phase(other, 1, 0, 2)
+    assert other.seeds == [old, made._episode.seed]
+    assert other.seeds[1] != old
+    assert (phase.env_steps, phase.episodes, len(made._episode.actions)) == (2, 0, 2)
+    assert "ends sooner when it is played again: a new one begins" in caplog.text
+
+
+def test_an_observation_that_is_not_finite_says_so():
+    env = Line()
+    env.reset = lambda seed: np.full(1, np.nan, np.float32)
+    with pytest.raises(LearnerNotFinite, match="an observation is not finite at training step 0"):
+        learner().phase(env, 0, 0, 5)
+
+
+def test_a_minibatch_of_one_step_is_refused():
+    with pytest.raises(ConfigError, match=r"ppo.batch_size = 16: leaves a minibatch of one step of 33"):
+        check(updated(Config(), {"ppo.steps_per_generation": 33, "ppo.batch_size": 16}))
 
 
 def test_arrays_of_another_kind_are_refused():
@@ -376,6 +403,7 @@ def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path):
     run(1, *arguments, "--budget.generations", 6, "--run-dir", tmp_path)
     policy, env = Saved.load(tmp_path), envs.make("CartPole-v1")
     assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)
+    assert f"stable_baselines3 {stable_baselines3.__version__}" in policy.versions
     seeds = [integer(0, Purpose.EVALUATION, policy.generation, block=episode) for episode in range(4)]
     recorded = Run.open(tmp_path).columns["metrics/evaluation_ppo"][policy.generation - 1]
     assert [play(env, policy, seed).episodic_return for seed in seeds] == recorded.tolist()

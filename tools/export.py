@@ -99,13 +99,18 @@ def sb3(policy: Any, out: Path) -> Actor:
 
 
 def difference(policy: Any, act: Actor) -> float:
-    """Return the largest difference of an action from ours over random observations [half ranges of the action]."""
+    """Return the largest difference of an action from ours over random observations.
+
+    In half ranges of the action, or in the largest of ours where all are smaller, as PPO's outputs in discrete tasks are.
+    """
     random = np.random.default_rng(0)
     x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0])) * 10.0 ** random.uniform(-1, 1, (OBSERVATIONS, 1))
     if policy.normaliser is not None:
         x = policy.normaliser.mean + policy.normaliser.std * x
     x = x.astype(np.float32)
-    return float((np.abs(act(x) - policy(x)) / ((policy.high - policy.low) / 2)).max())
+    ours, centre, half = policy(x), (policy.high + policy.low) / 2, (policy.high - policy.low) / 2
+    largest = float((np.abs(ours - centre) / half).max())
+    return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
 
 
 FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {  # what writes it, suffix, what it needs

@@ -30,6 +30,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import set_random_seed
 
+from esac_mpi import log
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, UnstablePhysics, spaces, transition
 from esac_mpi.learners import LearnerNotFinite, memory, training
@@ -150,8 +151,10 @@ class PPO:
                 self._model.train()
                 losses.append([self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()])
                 yield
-        except ValueError:  # a distribution of nan
+        except ValueError as error:  # a distribution of nan
             self.check_finite()
+            if self._episode is not None and not np.isfinite(self._episode.observation).all():
+                raise LearnerNotFinite(f"{env.id}: an observation is not finite at training step {self.env_steps}") from error
             raise
         means = dict(zip(LOSSES, np.mean(losses, axis=0).tolist(), strict=True)) if losses else {}
         self.check_finite(means)
@@ -161,15 +164,20 @@ class PPO:
         return Phase(steps, len(complete), len(returns) - len(complete), self.updates - before, episodic_return=mean, **means)
 
     def _take_up(self, env: Env) -> Generator[None, None, None]:
-        """Bring `env` to where the episode in progress stands, playing it again unless it is played there."""
+        """Bring `env` to where the episode in progress stands, playing it again unless it is played there.
+
+        Where it ends sooner than it did, as it may where bits differ (another CPU), a new one begins; what was learned stays.
+        """
         episode = self._episode
         if episode is None or episode.env is env:
             return
         episode.observation, episode.episodic_return = env.reset(episode.seed), 0.0
         for action in episode.actions:
             answer = transition(env, action)
-            if answer is None:
-                raise RuntimeError(f"{env.id}: the episode of seed {episode.seed} is another one when it is played again")
+            if answer is None or answer[2] or answer[3]:
+                log.warn(f"{env.id}: the episode of seed {episode.seed} ends sooner when it is played again: a new one begins")
+                self._episode = None
+                return
             episode.observation, reward, *_ = answer
             episode.episodic_return += reward
             yield
@@ -179,7 +187,7 @@ class PPO:
         """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
-        random = torch.get_rng_state()  # the library draws from torch's own generator, which others may use between steps
+        random = torch.get_rng_state()  # the library draws from torch's own generator (the CPU's), which others may use too
         for _ in range(steps):
             episode = self._episode = self._episode or self._started(env, k, steps, returns)
             observation = episode.observation[None].copy()
