@@ -494,6 +494,44 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
     assert running.ended(going).how == how
 
 
+@pytest.mark.parametrize(
+    ("status", "interrupted", "code", "how"),
+    [
+        ("complete", False, 1, "failed"), ("complete", False, 0, "done"), ("requeue", False, 1, "failed"),
+        ("requeue", False, 0, "failed"), ("requeue", True, -15, "stopped"), ("failed", True, -15, "stopped"),
+    ],
+)  # fmt: skip
+def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(tmp_path, status, interrupted, code, how):
+    one = a_run(tmp_path, configured(algorithm="es"))
+    finished(one.run_dir, one.config, status=status)
+    os.utime(one.run_dir / "status.json", (99.0, 99.0))
+    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 100.0, interrupted=interrupted)
+    assert running.ended(going).how == how
+
+
+def test_nothing_goes_on_where_the_loop_or_its_reader_fails(tmp_path, monkeypatch):
+    """Of two runs one ends at once; then it cannot be noted, or who asked does not want more."""
+    ending, lasting = (a_run(tmp_path, Config(), seconds=9.0, name=name) for name in ("ending", "lasting"))
+    lines = {"ending": "", "lasting": "import time; time.sleep(60)"}
+    monkeypatch.setattr(running, "command", lambda planned: [sys.executable, "-c", lines[planned.run_dir.name]])
+    begun, begin = [], running.begin
+    monkeypatch.setattr(running, "begin", lambda *run: begun.append(begin(*run)) or begun[-1])
+    results = running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path), [])
+    assert (next(results).how, begun[1].process.poll()) == ("failed", None)
+    results.close()
+    assert begun[1].process.poll() == -signal.SIGTERM
+    with pytest.raises(FileNotFoundError):
+        next(running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path / "none"), []))
+    assert begun[3].process.poll() == -signal.SIGTERM
+
+
+def test_a_run_of_so_much_wall_time_ends_without_us(tmp_path):
+    line = running.command(replace(a_run(tmp_path, Config(), seconds=60.0), line=["--seed", "3"]))
+    config, _ = load(line[3:])
+    assert (config.seed, config.max_hours) == (3, 0.2)  # 120 + 600 s
+    assert "--max-hours" not in running.command(a_run(tmp_path, Config()))
+
+
 def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     text = TOY.replace("[variants.ES]", '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]')
@@ -623,6 +661,13 @@ def test_a_batch_system_that_refuses_ends_it(tmp_path, capsys, monkeypatch):
     assert experiment.main(["submit", "fig2b", "--root", str(tmp_path / "runs")]) == 1
     assert "exit code 3; what follows it was not submitted" in capsys.readouterr().err
     assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_runs_that_wall_time_ends_are_no_jobs(tmp_path, capsys):
+    assert experiment.main(["submit", "fig4", "--budget", "small", "--root", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr()
+    assert (told.out, "as jobs they would go on" in told.err) == ("", True)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_one_job_is_no_pbs_array():

@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     spent, results = running.Spent(folder), []
     work = [(run, rest) for run in runs if (rest := running.left(run, spent)) is not None]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
-    with running.wish() as heard:
-        for result in running.carry_out(work, options.at_once, spent, heard):
+    with running.wish() as heard, closing(running.carry_out(work, options.at_once, spent, heard)) as ends:
+        for result in ends:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
     if heard or any(result.how == "stopped" for result in results):
@@ -162,11 +163,18 @@ def recorded(csv: Path, runs: list[tuple[RunFiles, str, str]], experiment: str, 
 
 
 def submitted(options: argparse.Namespace) -> Iterator[object]:
-    """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system."""
+    """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system.
+
+    Raises Unusable where wall time ends the runs, Failed.
+    """
     found = design.experiment(options.id)
-    runs, cores = design.runs(found, options.budget, options.root), design.chosen(found, options.budget).cores
-    if design.chosen(found, options.budget).seconds:
-        note("these runs are ended by wall time, which run gives them; a job ends at its own limit")
+    budget = design.chosen(found, options.budget)
+    if budget.seconds:
+        raise Unusable(
+            "runs of this budget are ended by wall time, which `run` gives them; as jobs they would go on:"
+            " choose another budget, or run it here"
+        )
+    runs, cores = design.runs(found, options.budget, options.root), budget.cores
     yield priced(runs, cores, estimates.speeds())
     by_ranks: dict[int, list[Planned]] = {}
     for run in runs:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
+SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
 
 
 @dataclass
@@ -49,10 +50,20 @@ class Going:
         """What it has left of its wall time [s]."""
         return 0.0 if self.over else min(self.seconds, self.end - time.monotonic())
 
+    @property
+    def taken_up(self) -> bool:
+        """Whether it has said anything since it was started: what an earlier start left behind is older."""
+        status = self.planned.run_dir / STATUS
+        return status.exists() and status.stat().st_mtime >= self.began
+
+    def tell(self) -> None:
+        """Ask it to save itself and end."""
+        self.interrupted = True
+        self.process.terminate()
+
     def watch(self) -> None:
         """Begin to count once the run says that it goes on; end it when its time is over."""
-        status = self.planned.run_dir / STATUS
-        if self.end == math.inf and status.exists() and status.stat().st_mtime >= self.began:
+        if self.end == math.inf and self.taken_up:
             self.end = time.monotonic() + self.seconds
         if not self.over and time.monotonic() >= self.end:
             self.over = True
@@ -128,6 +139,8 @@ def command(planned: Planned) -> list[str]:
     beside = Path(sys.executable).with_name("mpirun")
     launcher = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(planned.ranks)]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
+    if planned.seconds:  # we end it; should we be killed, it ends itself
+        program += ["--max-hours", f"{(2 * planned.seconds + SPARE) / 3600:.6g}"]
     return [*launcher, *program] if planned.ranks > 1 else program
 
 
@@ -142,9 +155,12 @@ def begin(planned: Planned, seconds: float) -> Going:
 
 
 def ended(going: Going) -> Ended:
-    """Return how a run ended whose process has; status.json decides, since launchers garble exit codes."""
+    """Return how a run ended whose process has; status.json decides, since launchers garble exit codes.
+
+    One of an earlier start says nothing of this one, but that a complete run was left as it is.
+    """
     run, code = opened(going.planned), going.process.returncode
-    state = run.state if run else ""
+    state = run.state if run and (going.taken_up or (run.state == "complete" and code == 0)) else ""
     if state == "complete" or (state == "requeue" and going.over):
         how = "done"
     else:
@@ -165,29 +181,43 @@ def wish() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]) -> Iterator[Ended]:
+def carry_out(
+    work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]
+) -> Generator[Ended, None, None]:
     """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
 
-    Every signal heard is passed on as SIGTERM: all that go on save themselves, and nothing new is started.
+    Every signal heard is passed on as SIGTERM: all that go on save themselves, and nothing new is started. Left in the middle,
+    by an error here or in who reads this, it waits until they have.
     """
     waiting, going, told = list(work), list[Going](), 0
-    while going or (waiting and not heard):
-        while waiting and not heard and room(waiting[0][0], going, at_once):
-            going.append(begin(*waiting.pop(0)))
-        time.sleep(POLL)
-        if len(heard) > told:
-            told = len(heard)
-            for one in going:
-                one.interrupted = True
-                one.process.terminate()
-        for one in list(going):
-            if one.process.poll() is not None:
-                going.remove(one)
-                if one.planned.seconds:
-                    spent.note(one.planned, one.planned.seconds - one.unused)
-                yield ended(one)
-            else:
-                one.watch()
+    try:
+        while going or (waiting and not heard):
+            while waiting and not heard and room(waiting[0][0], going, at_once):
+                going.append(begin(*waiting.pop(0)))
+            told = wait(going, heard, told)
+            for one in list(going):
+                if one.process.poll() is not None:
+                    going.remove(one)
+                    if one.planned.seconds:
+                        spent.note(one.planned, one.planned.seconds - one.unused)
+                    yield ended(one)
+                else:
+                    one.watch()
+    finally:
+        for one in going:
+            one.tell()
+        while any(one.process.poll() is None for one in going):
+            told = wait(going, heard, told)
+
+
+def wait(going: list[Going], heard: list[int], told: int) -> int:
+    """Let a moment pass; pass on what was heard since `told` signals; return how many there are now."""
+    time.sleep(POLL)
+    count = len(heard)
+    if count > told:
+        for one in going:
+            one.tell()
+    return count
 
 
 def room(planned: Planned, going: list[Going], at_once: int) -> bool:
