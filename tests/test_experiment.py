@@ -75,7 +75,7 @@ def recorder(written):
     """Stand in for results.py: keep what it is asked to record."""
 
     def record(csv, runs, experiment, budget, most):
-        written.append([(files.path.name, variant, value) for files, variant, value in runs])
+        written.append([(files.path.name, variant, value, done) for files, variant, value, done in runs])
         csv.write_text("nothing\n")
 
     return record
@@ -317,15 +317,15 @@ def test_the_sentence_about_cost(tmp_path):
     es = configured(algorithm="es", task__id="T-v0", budget__nominal_steps=0, budget__generations=3600, policy__hidden=(8,))
     es = updated(es, {"es.population_size": 100, "evaluation.every": 3600, "evaluation.episodes": 0})  # 3600 s
     runs = [a_run(tmp_path, es), a_run(tmp_path, es, seconds=7200.0)]
-    assert estimates.total(runs, 1, SPEEDS) == "2 runs, at most 3 core-hours of work"
+    assert estimates.total(runs, 1, SPEEDS) == "2 runs, about 3 core-hours of work"
     sac = updated(es, {"algorithm": "sac", "sac.steps_per_generation": 1000})  # 3.6 million steps and updates: 360 + 3600 s
     assert estimates.total([a_run(tmp_path, es), a_run(tmp_path, sac)], 4, SPEEDS) == (
-        "2 runs, at most 2.1 core-hours of work; as jobs of up to 4 ranks at most 2.1 core-hours reserved, the longest run 1.1 h"
+        "2 runs, about 2.1 core-hours of work; as jobs of up to 4 ranks about 2.1 core-hours reserved, the longest run 1.1 h"
     )
     esac = updated(es, {"algorithm": "esac", "esac.p_sac_annealed": False, "esac.sac_episodes": 1, "esac.population_size": 100})
     said = estimates.total([a_run(tmp_path, esac)], 4, SPEEDS)  # 720 phases of 1000: 792 s for which three ranks wait
     assert said.endswith(
-        "at most 1.2 core-hours of work; as jobs of up to 4 ranks at most 1.9 core-hours reserved, the longest run 0.47 h"
+        "about 1.2 core-hours of work; as jobs of up to 4 ranks about 1.9 core-hours reserved, the longest run 0.47 h"
     )
 
 
@@ -341,16 +341,20 @@ def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
         estimates.speeds(tmp_path / "none.toml")
 
 
-def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch):
+def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
     import stopwatch
 
     monkeypatch.setattr(stopwatch, "ROUNDS", 1)
     monkeypatch.setattr(stopwatch, "SECONDS", 0.01)
     monkeypatch.setattr(stopwatch, "NETWORKS", {"small": ((8, 8), 16), "large": ((128, 128), 64)})
-    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC"})
-    known = estimates.speeds(stopwatch.write(["CyclicMDP-v0"], "a machine", tmp_path / "speeds.toml"))
+    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC", "ppo": "PPO"})
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)  # not installed
+    monkeypatch.delitem(sys.modules, "esac_mpi.learners.ppo", raising=False)
+    known = estimates.speeds(stopwatch.write(["CyclicMDP-v0"], 'a "machine"', tmp_path / "speeds.toml"))
+    assert "left out: algorithm = ppo needs stable_baselines3" in capsys.readouterr().err
+    assert set(known.update) == {"sac"}
     assert known.horizon == {"CyclicMDP-v0": 2000}
-    assert known.about.startswith("a machine, 20")
+    assert known.about.startswith('a "machine", 20')
     assert 0 < known.update["sac"]["small"] < known.update["sac"]["large"]  # [ms]
     assert 0 < known.step["CyclicMDP-v0"]["small"] < 1000  # [us]
 
@@ -380,7 +384,7 @@ out = "picture.png"
     assert all(", generation 4, " in line for line in told[1:3])
     assert told[3:] == [f"{folder}/results.csv", f"{folder}/picture.png"]
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert written == [[("cyclic-ES-seed0", "ES", ""), ("cyclic-ES-two-seed0", "ES two", "")]]
+    assert written == [[("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", True)]]
 
     write(tmp_path / "toy.toml", text.partition("[[products]]")[0])
     assert experiment.main(arguments, recorder(written)) == 0
@@ -473,6 +477,38 @@ def test_what_is_left_of_a_run(tmp_path):
     assert running.left(half, spent) == 20  # its own history has 30
     spent.note(half, 49.5)
     assert running.left(half, spent) is None
+    failed = a_run(tmp_path, config, seconds=20.0, name="failed")
+    finished(failed.run_dir, config, status="failed")
+    assert running.left(failed, spent) == running.TOLERANCE  # it had 30
+
+
+def test_a_run_that_is_not_done_is_named_and_one_of_other_settings_refused(tmp_path, capsys):
+    text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 31")
+    path, written = write(tmp_path / "toy.toml", text), []
+    done, short = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    finished(done.run_dir, done.config, wall=30.5, status="requeue")
+    finished(short.run_dir, short.config, wall=29.5, status="requeue")
+    arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
+    assert experiment.main(arguments, recorder(written)) == 0
+    assert written == [[("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", False)]]
+    assert "not finished: cyclic-ES-two-seed0; all are compared at what" in capsys.readouterr().err
+    write(tmp_path / "toy.toml", text.replace("es.lr_es = 0.02", "es.lr_es = 0.03"))
+    assert experiment.main(arguments, recorder(written)) == 2
+    assert "other settings:\n  es.lr_es: 0.02 -> 0.03\n" in capsys.readouterr().err
+
+
+def test_under_nohup_a_lost_terminal_stops_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with running.wish() as heard:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with running.wish() as heard:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert heard == [signal.SIGHUP]
 
 
 @pytest.mark.parametrize(
@@ -544,7 +580,7 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsy
     assert "failed: bad-ES-seed0\n" in told.err
     assert "bad-ES-seed0: failed" in told.out
     assert "cyclic-ES-seed0: done, generation 60" in told.out
-    assert ("cyclic-ES-seed0", "ES", "") in written[0]
+    assert ("cyclic-ES-seed0", "ES", "", True) in written[0]
     assert "the simulator lost its licence" in (tmp_path / "toy-smoke/logs/bad-ES-seed0.txt").read_text()
 
 
@@ -593,7 +629,7 @@ def test_the_record_is_written_by_results(tmp_path):
 
     run(0, *planned(tmp_path / "toy.toml")[0].line, "--run-dir", tmp_path / "run")
     files = Run.open(tmp_path / "run")
-    experiment.recorded(tmp_path / "r.csv", [(files, "ES, 2 ranks", "0.1")], "toy", "smoke", 3)
+    experiment.recorded(tmp_path / "r.csv", [(files, "ES, 2 ranks", "0.1", True)], "toy", "smoke", 3)
     rows = results.read([tmp_path / "r.csv"])
     assert [(row.experiment, row.budget, row.variant, row.value, row.generation) for row in rows][-1] == (
         "toy",
@@ -603,6 +639,7 @@ def test_the_record_is_written_by_results(tmp_path):
         4,
     )
     assert len(rows) <= 3
+    assert [row.complete for row in rows] == [False] * (len(rows) - 1) + [True]
 
 
 # ---- submitted
@@ -627,7 +664,7 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     code, told, _ = submit(tmp_path, capsys, "fig6b")
     folder = tmp_path / "runs/fig6b-paper"
     assert code == 0
-    assert told[0].startswith("54 runs, at most ")
+    assert told[0].startswith("54 runs, about ")
     assert told[1] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
     assert told[4] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
     assert told[5] == f"sbatch  LIST={folder}/jobs-64-ranks.txt sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
@@ -686,7 +723,7 @@ def test_show_and_list(capsys):
     assert experiment.main(["show", "fig2c"]) == 0
     told = capsys.readouterr().out
     assert "The paper: Mean reward of the first 100 generations" in told
-    assert "small  27 runs, at most " in told
+    assert "small  27 runs, about " in told
     assert "swept: es.sigma = 0.001, 0.005" in told
     assert "fig2c.png" in told
 

@@ -65,7 +65,7 @@ def printed(capsys, *arguments):
 
 def test_rows_of_a_run(tmp_path):
     (run,) = command.opened([make(tmp_path / "a", (10, None, 30), "esac", seed=3)])
-    first, second, third = results.rows(run, "table1", "small", "ESAC", "0.1")
+    first, second, third = results.rows(run, "table1", "small", "ESAC", "0.1", True)
     assert first == Row(
         "table1", "small", "A-v0", "ESAC", "0.1", 3, generation=1, env_steps=110, nominal_steps=1000, wall_seconds=2.0,
         gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5, return_theta_es=10.0, return_learner=5.0,
@@ -79,7 +79,8 @@ def test_rows_of_a_run(tmp_path):
 
 def test_numbers_have_six_digits(tmp_path):
     (run,) = command.opened([make(tmp_path / "a", (1234.56789,))])
-    (only,) = results.rows(run, "x", "small", "ES", "")
+    (only,) = results.rows(run, "x", "small", "ES", "", False)
+    assert not only.complete
     assert only.return_theta_es == 1234.57
     assert only.return_learner is None
 
@@ -88,21 +89,22 @@ def test_numbers_have_six_digits(tmp_path):
     ("returns", "kept"),
     [
         (range(100), [1, 26, 51, 75, 100]),  # of 100 evaluations
-        ([5.0] * 20 + [None] * 80, [1, 6, 11, 16, 100]),  # the last generation, which has none
+        # 20 evaluations for four places: every 19 / 3 of them; then the last generation, which has none
+        ([5.0] * 20 + [None] * 80, [1, 7, 14, 20, 100]),
         ([None] * 49 + [1.0] + [None] * 50, [1, 50, 51, 75, 100]),  # one evaluation: others fill up
         ((1, 2, 3), [1, 2, 3]),
     ],
 )
 def test_thinning_keeps_the_ends(tmp_path, returns, kept):
     (run,) = command.opened([make(tmp_path / "a", returns)])
-    found = results.rows(run, "x", "small", "ES", "", most=5)
+    found = results.rows(run, "x", "small", "ES", "", True, most=5)
     assert [row.generation for row in found] == kept
     assert [row.complete for row in found] == [False] * (len(kept) - 1) + [True]
 
 
 def test_a_run_without_a_generation_has_no_rows(tmp_path):
     Run.begin(tmp_path / "a", Config(), {}).close()
-    assert results.rows(command.opened([tmp_path / "a"])[0], "x", "small", "ES", "") == []
+    assert results.rows(command.opened([tmp_path / "a"])[0], "x", "small", "ES", "", False) == []
 
 
 # ---- files
@@ -121,7 +123,7 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_a_hundred_runs_are_small(tmp_path):
     (run,) = command.opened([make(tmp_path / "a", np.pi * 1000 * np.arange(1, 101), "esac", task="InvertedDoublePendulum-v5")])
-    rows = results.rows(run, "ablations", "small", "no crossover", "")
+    rows = results.rows(run, "ablations", "small", "no crossover", "", True)
     assert len(rows) == 25
     results.write(tmp_path / "r.csv", [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows])
     assert (tmp_path / "r.csv").stat().st_size < 300_000

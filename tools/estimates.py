@@ -1,6 +1,6 @@
 """What an experiment will cost in core-hours, from measured speeds (configs/experiments/speeds.toml).
 
-A run of G generations, episodes taken to be as long as the task allows (H steps), takes at most
+A run of G generations, episodes taken to be as long as the task allows (H steps), takes about
 
     population   G * members * fitness_episodes * H            steps of environment and policy
     learner      es     none
@@ -14,7 +14,9 @@ A run of G generations, episodes taken to be as long as the task allows (H steps
 
 where `step` [us] is the task's, and `update` [ms] the learner's, both measured with a network that is small (2x32, batch 128),
 or large (2x512, batch 256), which is taken from 128 units on. G is what the limits allow, whichever comes first; env_steps is
-divided by the steps of a mean generation. A run that wall time ends costs that time. On r ranks a job lasts (population +
+divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
+an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
+generations, with their updates. A run that wall time ends costs that time. On r ranks a job lasts (population +
 evaluation) / r + learner, since all wait for the learner, and reserves r times that. Command: none; experiment.py prints it.
 """
 
@@ -50,7 +52,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Work:
-    """What a run does, at most."""
+    """What a run is expected to do, with episodes of full length."""
 
     population: float  # [steps]
     learner: float  # [steps]
@@ -82,7 +84,7 @@ def speeds(path: Path = SPEEDS) -> Speeds:
 
 
 def work(config: Config, task_horizon: int) -> Work:
-    """Return what a run does at most, for a task's own time limit [steps]."""
+    """Return what a run is expected to do, for a task's own time limit [steps]."""
     horizon = min(task_horizon, config.task.horizon or task_horizon)
     count = generations(config, horizon)
     episodes = config.evaluation.episodes * (2 if config.algorithm == "esac" else 1)
@@ -177,8 +179,8 @@ def total(runs: Iterable[Planned], cores: int, known: Speeds) -> str:
     used = sum((c.shared + c.alone) / 3600 for c, _ in each)
     reserved, longest = sum(c.hours(ranks) * ranks for c, ranks in each), max(c.hours(ranks) for c, ranks in each)
     most = max(ranks for _, ranks in each)
-    said = f"{len(each)} runs, at most {figure(used)} core-hours of work"
-    jobs = f"as jobs of up to {most} ranks at most {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"
+    said = f"{len(each)} runs, about {figure(used)} core-hours of work"
+    jobs = f"as jobs of up to {most} ranks about {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"
     return f"{said}; {jobs}" if most > 1 else said
 
 

@@ -23,19 +23,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import design
 import estimates
 import running
-from command import Unusable, ended, note
+from command import Unusable, ended, note, some
 from design import ROOT, Experiment, Planned, Product
 
 from esac_mpi.record import RunFiles
 
 STOPPED = 75
-Recorder = Callable[[Path, list[tuple[RunFiles, str, str]], str, str, int], None]  # see `recorded`
+Recorded = list[tuple[RunFiles, str, str, bool]]  # runs: variant, swept value, whether it is done
+Recorder = Callable[[Path, Recorded, str, str, int], None]  # see `recorded`
 
 
 def listing() -> Iterator[str]:
@@ -120,18 +122,23 @@ def drawn(
 ) -> Generator[object, None, list[str]]:
     """Write results.csv and the products from the runs that there are; yield the files, return the products that failed.
 
-    Raises Unusable where there is no run to make them from.
+    Raises Unusable where there is no run to make them from, or one of other settings.
     """
-    there = [(run, files) for run in runs if (files := running.opened(run)) is not None and files.generation]
+    spent = running.Spent(folder)
+    done = [running.left(run, spent) is None for run in runs]
+    opened = [(run, running.opened(run), over) for run, over in zip(runs, done, strict=True)]
+    there = [(run, files, over) for run, files, over in opened if files is not None and files.generation]
     if not there:
         raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
     if len(there) < len(runs):
         note(f"{len(there)} of {len(runs)} runs have something to draw")
+    if unfinished := [run.run_dir.name for run, _, over in there if not over]:
+        note(f"not finished: {some(unfinished)}; all are compared at what these have reached")
     csv, failed = folder / "results.csv", list[str]()
-    recorder(csv, [(files, run.label, run.value) for run, files in there], found.id, budget, found.points)
+    recorder(csv, [(files, run.label, run.value, over) for run, files, over in there], found.id, budget, found.points)
     yield csv
     for product in found.products:
-        for out, line in calls(product, [run for run, _ in there], csv):
+        for out, line in calls(product, [run for run, *_ in there], csv):
             done = subprocess.run(line, capture_output=True, text=True, check=False)
             print(done.stderr, end="", file=sys.stderr)
             if done.returncode:
@@ -155,11 +162,12 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         yield out, [sys.executable, str(ROOT / "tools" / product.tool), *arguments, "--out", str(out)]
 
 
-def recorded(csv: Path, runs: list[tuple[RunFiles, str, str]], experiment: str, budget: str, most: int) -> None:
+def recorded(csv: Path, runs: Recorded, experiment: str, budget: str, most: int) -> None:
     """Write the compact record of runs, each with its variant and swept value, at most `most` rows a run."""
     import results
 
-    results.write(csv, [row for run, v, value in runs for row in results.rows(run, experiment, budget, v, value, most)])
+    found = (results.rows(run, experiment, budget, variant, value, done, most) for run, variant, value, done in runs)
+    results.write(csv, chain.from_iterable(found))
 
 
 def submitted(options: argparse.Namespace) -> Iterator[object]:

@@ -43,7 +43,7 @@ class Row:
     return_learner: float | None
     """The same of the learner's policy: the SAC mean, or the actor of td3, ddpg or ppo."""
     complete: bool
-    """Whether this is the last row of its run."""
+    """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
 
     @property
     def better(self) -> float | None:
@@ -69,7 +69,7 @@ def so_far(values: np.ndarray) -> np.ndarray:
 
 
 def places(run: RunFiles, most: int) -> np.ndarray:
-    """Return the indices of the generations that get a row, at most `most`: the first evaluation, the last generation, others.
+    """Return the indices of the generations that get a row, at most `most`: first and last evaluation, last generation, others.
 
     Of more evaluations than fit, some are left out evenly; where fewer were made, generations between them fill up.
     """
@@ -77,16 +77,18 @@ def places(run: RunFiles, most: int) -> np.ndarray:
     if not len(generations):
         return np.zeros(0, int)
     policies = [evaluated(run, name)[0] for name in ("theta_es", "sac", *RIVALS)]
-    found = np.union1d(np.searchsorted(generations, np.concatenate(policies)), [len(generations) - 1]).astype(int)
-    if len(found) >= most:
-        return found[np.linspace(0, len(found) - 1, most).round().astype(int)]
+    made, last = np.unique(np.searchsorted(generations, np.concatenate(policies))).astype(int), len(generations) - 1
+    room = most if last in made else most - 1
+    if len(made) > room:
+        made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
+    found = np.union1d(made, [last])
     evenly = np.linspace(0, len(generations) - 1, most).round().astype(int)
     free = np.setdiff1d(evenly, found)
     fill = free[np.linspace(0, len(free) - 1, min(most - len(found), len(free))).round().astype(int)]
     return np.union1d(found, fill)
 
 
-def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, most: int = MOST) -> list[Row]:
+def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST) -> list[Row]:
     """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
     kept = places(run, most)
     generations = column(run, "metrics/generation")[kept]
@@ -113,7 +115,7 @@ def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, 
                 fitness_mean=six(fitness[i]) if len(fitness) else None,
                 return_theta_es=six(returns["theta_es"].get(generation, np.nan)),
                 return_learner=six(learner[0]) if learner else None,
-                complete=i == int(kept[-1]),
+                complete=done and i == int(kept[-1]),
             )
         )  # fmt: skip
     return found

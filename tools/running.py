@@ -121,7 +121,10 @@ class Spent:
 
 
 def left(planned: Planned, spent: Spent) -> float | None:
-    """Return the wall time that a run still has, inf where its own budget ends it, None if it is done. Raises Unusable."""
+    """Return the wall time that a run still has, inf where its own budget ends it, None if it is done.
+
+    A run that failed or died is not done, however long it lasted. Raises Unusable where there is one of other settings.
+    """
     run = opened(planned)
     if run and (changed := differences(run.config, planned.config)):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
@@ -131,6 +134,8 @@ def left(planned: Planned, spent: Spent) -> float | None:
     if not planned.seconds:
         return float("inf")
     rest = planned.seconds - spent.of(planned, run)
+    if run and run.state in ("failed", "dead"):
+        return max(rest, TOLERANCE)
     return rest if rest > TOLERANCE else None
 
 
@@ -170,9 +175,11 @@ def ended(going: Going) -> Ended:
 
 @contextmanager
 def wish() -> Iterator[list[int]]:
-    """Give a list that gets the signals by which a person or a batch system asks us to stop."""
+    """Give a list that gets the signals by which a person or a batch system asks us to stop; under nohup SIGHUP asks nothing."""
     heard: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     before = [signal.signal(number, lambda given, frame: heard.append(given)) for number in numbers]
     try:
         yield heard
@@ -181,9 +188,7 @@ def wish() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def carry_out(
-    work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]
-) -> Generator[Ended, None, None]:
+def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]) -> Generator[Ended, None, None]:
     """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
 
     Every signal heard is passed on as SIGTERM: all that go on save themselves, and nothing new is started. Left in the middle,

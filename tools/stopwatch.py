@@ -5,6 +5,7 @@ HalfCheetah's sizes, sampling included. Processor time of one core; the fastest 
 machine only adds. Cost: one minute. Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -57,7 +58,7 @@ def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
 
 def rollouts(hidden: tuple[int, ...]) -> Callable[[], tuple[int, float]]:
     """Return a turn of PPO: rollouts of 512 steps that cost no simulation, and the updates from them."""
-    config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512})
+    config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512, "learner.device": "cpu"})
     layout = Layout((bench.OBSERVATION, *hidden, bench.ACTION))
     learner, env = learners.make("ppo", config, layout, layout.initial(0, 0)), bench.Idle()
     phases = iter(range(10**9))
@@ -72,7 +73,8 @@ def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str
     """Return the file's text."""
     lines = [
         "# Speeds that estimates of core-hours are made from; measure your own machine's: python tools/experiment.py speeds",
-        f'machine = "{machine}"', f'date = "{datetime.now(UTC):%Y-%m-%d}"', 'command = "python tools/experiment.py speeds"',
+        f"machine = {json.dumps(machine, ensure_ascii=False)}",
+        f'date = "{datetime.now(UTC):%Y-%m-%d}"', 'command = "python tools/experiment.py speeds"',
         "", "# microseconds of an environment step with its policy of 2x32 and 2x512 units; the task's time limit [steps]",
         "[step]",
     ]  # fmt: skip
@@ -93,7 +95,19 @@ def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str
     return "\n".join(lines) + "\n"
 
 
+def installed() -> list[str]:
+    """Return the learners whose libraries are there; name the others."""
+    found = []
+    for name in learners.LEARNERS:
+        try:
+            learners.load(name)
+            found.append(name)
+        except learners.NotInstalled as error:
+            note(f"left out: {error}")
+    return found
+
+
 def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
     """Measure and write the file; return its path."""
-    path.write_text(measured(tasks, learners.LEARNERS, machine), encoding="utf-8")
+    path.write_text(measured(tasks, installed(), machine), encoding="utf-8")
     return path
