@@ -7,11 +7,13 @@ budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table t
 Command: none; import it. configs/experiments/README.md has the format.
 """
 
+import dataclasses
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -120,6 +122,8 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
             raise Unusable(f"{source}: {name} is missing or empty")
     sweep = table.get("sweep", {})
     known(sweep, {"field": str, "values": list}, f"{source}: sweep")
+    if sweep.get("field") in ("algorithm", "seed", "run_dir"):
+        raise Unusable(f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's")
     tasks = {name: task(entry, f"{source}: tasks.{name}") for name, entry in tables(table["tasks"], f"{source}: tasks")}
     variants = {n: fields(entry, f"{source}: variants.{n}") for n, entry in tables(table["variants"], f"{source}: variants")}
     found = Experiment(
@@ -168,6 +172,7 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     """Return a task's configuration file, "" for none, and its settings."""
     own = dict(table)
     name = own.pop("config", "")
+    known({"config": name}, {"config": str}, source)
     path = f"configs/esac/{name}.toml" if name else ""
     settings = fields(own, source)
     if path and not (ROOT / path).exists():
@@ -178,9 +183,15 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
 
 
 def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
-    """Return a table that has the keys of a dataclass. Raises Unusable."""
-    kinds = {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()}
-    known(table, kinds, source)
+    """Return a table that has the keys of a dataclass, all that have no default among them. Raises Unusable."""
+    if not isinstance(table, dict):
+        raise Unusable(f"{source}: {table!r}: expected a table")
+    known(table, {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()}, source)
+    for one in dataclasses.fields(kind):
+        if one.name not in table and one.default is one.default_factory is MISSING:
+            raise Unusable(f"{source}: {one.name} is missing")
+        if one.type == list[str] and not all(isinstance(entry, str) for entry in table.get(one.name, [])):
+            raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: expected a list of str")
     return table
 
 
@@ -191,8 +202,9 @@ def budget(table: dict[str, Any], source: str) -> Budget:
     for name in ("for_task", "for_variant"):
         inner = tables(entries.get(name, {}), f"{source}.{name}")
         entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
-    if entries.get("seeds", 1) < 1 or any(not isinstance(r, int) or r < 1 for r in entries.get("ranks", [])):
-        raise Unusable(f"{source}: seeds and ranks must be positive")
+    counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
+    if any(not isinstance(count, int) or count < 1 for count in counts) or not 0 < entries.get("seconds", 1) < math.inf:
+        raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
     return Budget(**entries)
 
 

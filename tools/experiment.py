@@ -85,6 +85,8 @@ def written(settings: dict[str, Any]) -> str:
 
 def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
     """Run what is not finished, then record and draw. Raises Unusable, Failed."""
+    if options.at_once < 1:
+        raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
     folder = folder_of(found, options)
@@ -125,8 +127,7 @@ def drawn(
     Raises Unusable where there is no run to make them from, or one of other settings.
     """
     spent = running.Spent(folder)
-    done = [running.left(run, spent) is None for run in runs]
-    opened = [(run, running.opened(run), over) for run, over in zip(runs, done, strict=True)]
+    opened = [(run, running.opened(run), running.left(run, spent) is None) for run in runs]
     there = [(run, files, over) for run, files, over in opened if files is not None and files.generation]
     if not there:
         raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
