@@ -1,5 +1,6 @@
 """Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh | --check]`"""
 
+import math
 import os
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before numpy: one BLAS thread per rank
@@ -66,7 +67,7 @@ def work(world: comm.World, argv: list[str]) -> int:
     if isinstance(answer, int):
         code = answer
     elif "--check" in argv:
-        code = check.check(answer[0], world, (3600 * answer[0].max_hours or SECONDS_LEFT) - elapsed)
+        code = check.check(answer[0], world, min(3600 * answer[0].max_hours or math.inf, SECONDS_LEFT) - elapsed)
     else:
         code = train.train(*answer, world, ["python", "-m", "esac_mpi", *argv], SECONDS_LEFT, elapsed)
     world.free()

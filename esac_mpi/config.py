@@ -384,7 +384,7 @@ class Config:
     run_dir: str = ""
     """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
     max_hours: float = 0.0
-    """Stop early enough to be saved after this time [h]; 0 = what SLURM or PBS leaves to the job, if it runs in one."""
+    """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that is less [h]; 0 = no time."""
     task: Task = field(default_factory=Task)
     budget: Budget = field(default_factory=Budget)
     policy: PolicyNetwork = field(default_factory=PolicyNetwork)

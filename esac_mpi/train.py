@@ -40,7 +40,7 @@ def train(
     seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s].
     """
     world.stop.grace = config.stop.grace_seconds
-    seconds_left = 3600 * config.max_hours or seconds_left
+    seconds_left = min(3600 * config.max_hours or math.inf, seconds_left)
     deadline = world.clock() - elapsed + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
     world.watchdog.member_limit = 60 * config.stop.member_minutes or math.inf
     if world.rank == 0:

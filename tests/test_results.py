@@ -1,9 +1,11 @@
 """The compact record of an experiment, and the tables, verdicts and pictures made of it, by numbers worked out by hand."""
 
 import dataclasses
+import shlex
 import sys
 from argparse import Namespace
 from itertools import chain, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,6 +286,32 @@ def test_the_interval_of_a_difference_agrees_with_the_normal_one():
     error = np.hypot(ours.std() / 20, theirs.std() / 10)
     expected = ours.mean() - theirs.mean() + np.array([-1.96, 1.96]) * error
     np.testing.assert_allclose(verdicts.difference(ours, theirs), expected, atol=0.2 * error)
+
+
+# ---- what docs/results.md shows
+
+
+TABLES = [
+    line for line in (ROOT / "docs/results.md").read_text().splitlines() if line.startswith("python tools/results.py table")
+]
+
+
+@pytest.mark.parametrize("line", TABLES)
+def test_the_tables_of_the_docs_come_from_their_records(tmp_path, monkeypatch, line):
+    monkeypatch.chdir(ROOT)
+    *arguments, out = shlex.split(line)[2:]
+    assert arguments[-1] == "--out"
+    assert results.main([*arguments, str(tmp_path / "table.md")]) == 0
+    assert (tmp_path / "table.md").read_text() == Path(out).read_text()
+
+
+def test_the_records_of_the_docs_are_small_and_whole():
+    files = sorted((ROOT / "docs/results").glob("*.csv"))
+    assert [path.stem for path in files] == ["ablations", "fig2a", "fig2c", "fig6b", "table1", "transfer"]
+    assert sum(path.stat().st_size for path in files) < 1_000_000
+    for path in files:
+        ends = [row for row in results.read([path]) if row.complete]
+        assert len(ends) == {"ablations": 48, "fig2a": 12, "fig2c": 27, "fig6b": 12, "table1": 84, "transfer": 21}[path.stem]
 
 
 # ---- pictures

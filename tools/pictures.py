@@ -14,7 +14,7 @@ from traces import Sections, Trace
 POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
 NAMES = {
     "returns": "episodic return",
-    "training": f"training return, mean of {WINDOW} episodes",
+    "training": "training return",
     "updates": "gradient updates",
 }
 TITLES = {

@@ -55,7 +55,7 @@ def quantities(what: str, policy: str) -> dict[str, Quantity]:
     if what == "return":
         return {"episodic return": lambda run, x: return_curve(run, x, policy)}
     if what == "training":
-        return {f"training return, mean of {WINDOW} episodes": training_curve}
+        return {"training return": training_curve}
     if what == "sigma":
         return {r"mutation rate $\sigma$": of_column("metrics/sigma")}
     if what == "fitness":
