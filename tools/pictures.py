@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from command import Unusable, note, some
 from curves import WINDOW, Curve
-from figures import EngFormatter, Figure, headline, legend_below, looks, panels
+from figures import COLOURS, EngFormatter, Figure, headline, legend_below, looks, panels
 from grids import grid
+from intervals import interval, mean
 from sensitivity import Line, draw_line, normalised, set_axis
 from traces import Sections, Trace
 
@@ -93,9 +94,36 @@ def sensitivity(sections: Sections, options: Namespace) -> Figure:
     return drawing
 
 
+def ends(sections: Sections, options: Namespace) -> Figure:
+    """Return the figure of the last returns: a panel for each task, a line of it for each variant. Raises Unusable."""
+    y = POLICIES[options.policy]
+    last = {
+        title: {label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)]) for label, traces in labels.items()}
+        for title, labels in sections.items()
+    }
+    last = {
+        title: kept for title, labels in last.items() if (kept := {label: seeds for label, seeds in labels.items() if seeds.size})
+    }
+    if not last:
+        raise Unusable(f"nothing to draw: no run has a return of {WHOSE[options.policy]}")
+    drawing, axes = panels(1, len(last), 4.5, 0.4 + 0.25 * max(map(len, last.values())))
+    for panel, (title, labels) in zip(axes.flat, last.items(), strict=True):
+        for place, seeds in enumerate(labels.values()):
+            low, high = interval([seeds], mean) if len(seeds) > 1 else (seeds[0], seeds[0])
+            bars = np.maximum([[seeds.mean() - low], [high - seeds.mean()]], 0)
+            panel.errorbar(seeds.mean(), place, xerr=bars, fmt="o", ms=4, capsize=3, color=COLOURS[0])
+            panel.plot(seeds, np.full(len(seeds), place), ".", ms=5, alpha=0.5, color=COLOURS[1])
+        panel.set_yticks(range(len(labels)), labels)
+        panel.invert_yaxis()
+        panel.set(title=title, xlabel="episodic return")
+    headline(drawing, f"Last noise-free evaluation of {WHOSE[options.policy]}: each seed, their mean and its 95 % interval")
+    return drawing
+
+
 def picture(sections: Sections, options: Namespace) -> Figure:
     """Return what the options ask for. Raises Unusable."""
-    return sensitivity(sections, options) if options.what == "sensitivity" else curves(sections, options)
+    made = {"sensitivity": sensitivity, "ends": ends}.get(options.what, curves)
+    return made(sections, options)
 
 
 def suffixed(out: Path) -> Path:

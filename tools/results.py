@@ -1,14 +1,15 @@
 """Make tables and pictures of an experiment from the compact record of its runs: CSV files that experiment.py writes.
 
     python tools/results.py table CSV [CSV ...] [--measure return|updates|fitness] [--published] [--of VARIANT] [--out FILE]
-    python tools/results.py draw CSV [CSV ...] --what returns|training|updates|sensitivity --out FILE
+    python tools/results.py draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
                             [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
                             [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
 at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
-draw: a PNG, PDF or SVG. sensitivity is --measure at the runs' ends against the swept value, which --field names on the axis; the
-others are curves, a panel a task, against --x (default: env_steps; for training training_episodes, for updates nominal_steps).
+draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the swept
+value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
+training_episodes, for updates nominal_steps).
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
 
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
     tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
     tables.set_defaults(make=table)
     pictures = actions.add_parser("draw", help="a picture")
-    pictures.add_argument("--what", choices=("returns", "training", "updates", "sensitivity"), default="returns")
+    pictures.add_argument("--what", choices=("returns", "ends", "training", "updates", "sensitivity"), default="returns")
     pictures.add_argument("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
     pictures.add_argument("--policy", choices=("better", "theta_es", "learner"), default="better", help="whose returns")
     pictures.add_argument("--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity")
