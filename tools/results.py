@@ -7,8 +7,8 @@
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
 at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
-draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the swept
-value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
+draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the
+swept value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
 training_episodes, for updates nominal_steps).
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
