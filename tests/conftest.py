@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episo
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
 EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has it
+
+
+LONG = ("test_mpis.py", "test_torture.py", "test_faults.py")  # few tests, minutes each
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the long files, then those with most tests: of two workers none is left alone with a long one at the end."""
+    count = Counter(item.path.name for item in items)
+    items.sort(key=lambda item: (item.path.name not in LONG, -count[item.path.name], item.path.name))
 
 
 def command(ranks: int, *arguments: object, program: tuple[str, ...] = ("-m", "esac_mpi")) -> list[str]:
