@@ -1,4 +1,4 @@
-"""What the batch system says about this job, without MPI: how long it may still run."""
+"""What the batch system says about this job, without MPI: how long it may still run, and whether it ran before."""
 
 import math
 import re
@@ -26,6 +26,14 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
         limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in ("Resource_List", "resources_used"))
         return clock_time(limit[1]) - (clock_time(used[1]) if used else 0.0) if limit else math.inf
     return math.inf
+
+
+def later_round(environ: Mapping[str, str]) -> str:
+    """Return by what a batch job shows that it was started before (Slurm's requeue, the chain of jobs/pbs.sh), or ""."""
+    for job, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
+        if job in environ and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
+            return f"{count}={environ[count]}"
+    return ""
 
 
 def clock_time(text: str) -> float:

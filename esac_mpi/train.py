@@ -56,7 +56,7 @@ def train(
     try:
         world.agree()
         go_on(job)
-        return finish(job)
+        return finish(job, "--fresh" in command)
     except Exception:
         if job.run:
             fail(job)
@@ -162,8 +162,8 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
         job.display.update(shown(job, row, timing))
 
 
-def finish(job: Job) -> int:
-    """Save the state; at the end of the budget also evaluate what is final; return the exit code."""
+def finish(job: Job, fresh: bool = False) -> int:
+    """Save the state; at the end of the budget also evaluate what is final; return the exit code. fresh: --fresh was given."""
     complete, final = progress(job) >= 1 and not job.unevaluated, rollout.Best()
     if complete:
         try:
@@ -183,7 +183,7 @@ def finish(job: Job) -> int:
             fail(job)
         if job.display:
             job.display.close()
-        say_end(job, code, best, final)
+        say_end(job, code, best, final, ", without --fresh," if fresh else "")
         job.run.close()
     return job.world.from_root(code)
 
@@ -222,15 +222,15 @@ def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, An
     }
 
 
-def say_end(job: Job, code: int, best: rollout.Best, final: rollout.Best) -> None:
-    """Say where the results are and what to do with them. Rank 0 only."""
+def say_end(job: Job, code: int, best: rollout.Best, final: rollout.Best, but: str = "") -> None:
+    """Say where the results are and what to do with them; but: how the command that goes on differs. Rank 0 only."""
     assert job.run is not None
     path, generation = job.run.path, job.state.generation
     if code == FINISHED:
         last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
         log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
     elif code == STOPPED:
-        log.say(f"stopped at generation {generation}, saved; run the same command again to go on")
+        log.say(f"stopped at generation {generation}, saved; run the same command again{but} to go on")
     elif code == FAILED:
         log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
     else:
