@@ -24,7 +24,10 @@ def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | in
     answer: tuple[config.Config, bool] | int = 0
     if world.rank == 0:
         try:
-            answer = config.load(argv)
+            answer = config.load(argv, log.say, log.warn)
+            if answer[1] and (later := batch.later_round(os.environ)):
+                log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
+                answer = answer[0], False
         except config.ConfigError as error:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
             answer = job.WRONG_USAGE

@@ -8,12 +8,15 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import GenericAlias
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from esac_mpi import reads
+from esac_mpi.directory import CONFIG, is_run
 
 
 class ConfigError(Exception):
@@ -431,6 +434,7 @@ READINGS: dict[str, dict[str, Any]] = {
 
 FREE = {"run_dir", "max_hours", "budget", "checkpoint", "stop", "display"}  # may differ between a run and its continuation
 WARN = {"learner.device"}  # may differ, with a warning
+UNSAVED = ("run_dir", "max_hours")  # no part of a run: a directory is moved, a job has its own limit
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -447,9 +451,11 @@ NAMES = tuple(name for name, _ in flatten(Config()))
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Return {name: (old, new)} of the fields that decide a run's results."""
+    """Return {name: (old, new)} of the fields that decide a run's results; what neither run reads decides nothing."""
     pairs = zip(flatten(old), flatten(new), strict=True)
-    return {name: (a, b) for (name, a), (_, b) in pairs if a != b and not {name, name.split(".")[0]} & FREE}
+    found = {name: (a, b) for (name, a), (_, b) in pairs if a != b and not {name, name.split(".")[0]} & FREE}
+    idle = reads.unread(old, found).keys() & reads.unread(new, found).keys()
+    return {name: pair for name, pair in found.items() if name not in idle}
 
 
 def updated(config: Config, values: dict[str, Any]) -> Config:
@@ -487,42 +493,123 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def to_toml(config: Config) -> str:
-    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields."""
+    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED."""
     tables = asdict(config)
-    lines = [f"{key} = {_toml_value(value)}" for key, value in tables.items() if not isinstance(value, dict)]
+    lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k not in UNSAVED]
     for name, table in tables.items():
         if isinstance(table, dict):
             lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
-def load(argv: list[str]) -> tuple[Config, bool]:
+def as_words(value: Any) -> list[str]:
+    """Return a field's value as words of a command line."""
+    return [reads.shown(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
+
+
+def load(
+    argv: list[str], say: Callable[[str], None] = lambda text: None, warn: Callable[[str], None] = lambda text: None
+) -> tuple[Config, bool]:
     """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
 
-    Raises ConfigError for a bad file, key or combination; SystemExit (0 for --help, 2 for a bad value) from tyro.
+    The config.toml of a run directory means this directory, wherever it is now. `say` hears what es takes from [esac], `warn`
+    what the file sets in vain. Raises ConfigError for a bad file, key or combination, and for a field of the command line that
+    the run would not read; SystemExit (0 for --help, 2 for a bad value) from tyro.
     """
     argv = list(argv)
     fresh = "--fresh" in argv
     argv = [token for token in argv if token != "--fresh"]
-    file_values: dict[str, Any] = {}
+    file: dict[str, Any] = {}
     source = ""
     position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_value(argv, i)), None)
     if position is not None:
         source = argv.pop(position)
-        file_values = read_toml(source)
-    named = _command_line_names(argv) | file_values.keys()
-
-    base = Config()
-    if any(name.startswith("budget.") for name in named):
-        base = updated(base, {"budget.nominal_steps": 0})
-    first = _parse(argv, updated(base, file_values))
-    preset = READINGS[first.esac.reading]
-    config = _parse(argv, updated(updated(base, preset), file_values)) if preset else first
+        file = _read_file(Path(source))
+    names = _command_line_names(argv)
+    parsed = dict(flatten(_parse(argv, updated(Config(), file))))
+    named = {name: parsed[name] for name in names}
+    config = resolved(file, named)
     try:
         check(config)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
+    _refuse_unread(config, named)
+    taken = _from_esac(file, named)
+    if told := _told_of_es(taken, source):
+        say(told)
+    if idle := _set_in_vain(config, file, taken):
+        warn(f"{source}: this run does not read {', '.join(idle)}")
     return config, fresh
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    """Return what a file sets; a run's own config.toml means the directory that it is in."""
+    values = read_toml(path)
+    if path.name == CONFIG and is_run(path.parent):
+        values = {name: value for name, value in values.items() if name not in UNSAVED} | {"run_dir": str(path.parent)}
+    return values
+
+
+def resolved(file: dict[str, Any], named: dict[str, Any]) -> Config:
+    """Return the configuration that a file and a command line make, both {dotted name: value}, unchecked."""
+    given = _spoken(file) | named
+    base = updated(Config(), {"budget.nominal_steps": 0} if any(name.startswith("budget.") for name in given) else {})
+    return updated(base, {**_preset(given), **_from_esac(file, named), **given})
+
+
+def _preset(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the reading sets, of ESAC and of its halves."""
+    algorithm = given.get("algorithm", Config.algorithm)
+    return READINGS[given.get("esac.reading", ESAC.reading)] if reads.reads(algorithm, "esac.reading") else {}
+
+
+def _spoken(file: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file says: in a resolved one of another algorithm, fields of es at their defaults are but filled in."""
+    if not _whole(file) or file.get("algorithm", Config.algorithm) == "es":
+        return file
+    default = dict(flatten(Config()))
+    return {name: value for name, value in file.items() if not name.startswith("es.") or value != default[name]}
+
+
+def _whole(file: dict[str, Any]) -> bool:
+    """Return whether a file is a resolved one, which has the tables of all algorithms."""
+    return all(f"es.{f.name}" in file for f in fields(Evolution))
+
+
+def _from_esac(file: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Return what es, as one of ESAC's halves, takes from [esac] and its reading where [es] is silent, {dotted name: value}."""
+    given = _spoken(file) | named
+    if given.get("algorithm", Config.algorithm) != "es":
+        return {}
+    esac = _preset(given) | _spoken(file)
+    shared = [f.name for f in fields(Evolution) if f"esac.{f.name}" in esac and f"es.{f.name}" not in given]
+    return {f"es.{name}": esac[f"esac.{name}"] for name in shared}
+
+
+def _refuse_unread(config: Config, named: Iterable[str]) -> None:
+    """Raise ConfigError where the command line sets what this run does not read."""
+    told = []
+    for name, why in reads.unread(config, named).items():
+        own = f"{config.algorithm}.{name.rpartition('.')[2]}"
+        told.append(f"--{name}: {why}" + (f"; did you mean --{own}?" if own in NAMES and own != name else ""))
+    if told:
+        raise ConfigError(f"command line: {'; '.join(told)}")
+
+
+def _told_of_es(taken: dict[str, Any], source: str) -> str:
+    """Return what there is to say about what es takes from [esac]; empty where that is its defaults."""
+    default = dict(flatten(Config()))
+    told = ", ".join(f"{name[3:]} = {reads.shown(value)}" for name, value in taken.items() if value != default[name])
+    return f"es, which is half of ESAC, takes from [esac]{source and ' of '}{source}: {told}" if told else ""
+
+
+def _set_in_vain(config: Config, file: dict[str, Any], taken: dict[str, Any]) -> list[str]:
+    """Return the fields that a file sets away from their defaults and this run does not read; of a run's own it was told once."""
+    if _whole(file) and file.get("algorithm") == config.algorithm:
+        return []
+    default = dict(flatten(Config()))
+    names = [name for name, value in file.items() if value != default[name] and name.replace("esac.", "es.", 1) not in taken]
+    return [*reads.unread(config, names)]
 
 
 OFF_POLICY = ("sac", "td3", "ddpg")  # tables of the learners with a replay
@@ -586,6 +673,10 @@ def check(config: Config) -> None:
         raise ConfigError("sac.temperature = 0.0: must be positive where it is tuned (sac.automatic_temperature)")
     if not any(asdict(config.budget).values()):
         raise ConfigError("budget: no limit is set; the run would never end. Set budget.generations, env_steps or nominal_steps")
+    if not any(asdict(config.checkpoint).values()):
+        raise ConfigError(
+            "checkpoint.every_generations and checkpoint.every_minutes are both 0: a run that is killed would lose all"
+        )
     if config.algorithm in ("esac", "es"):
         _check_population(config.algorithm, getattr(config, config.algorithm))
 
@@ -620,6 +711,11 @@ def _check_population(table: str, evolution: Evolution) -> None:
         raise ConfigError(f"{table}.noise_rank = {evolution.noise_rank}: must be at most 1000")
     if evolution.sampling == "mirrored" and n % 2:
         raise ConfigError(f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided")
+    if evolution.sampling == "onesided" and n == 1 and evolution.fitness_shaping != "sign":
+        raise ConfigError(
+            f"{table}.population_size = 1: no ES gradient under sampling = onesided and fitness_shaping = "
+            f"{evolution.fitness_shaping}, which compares members; 2 or more, or fitness_shaping = sign"
+        )
     if isinstance(evolution, ESAC):
         children, copies, have = child_slots(evolution), evolution.sac_copies, slots(evolution)
         if children + copies > have:
@@ -683,14 +779,15 @@ def _is_value(argv: list[str], i: int) -> bool:
 
 
 def _command_line_names(argv: list[str]) -> set[str]:
-    """Return the dotted names that the command line sets; rewrite true/false as tyro wants them."""
-    named = set()
+    """Return the dotted names that the command line sets; rewrite true/false of switches as tyro wants them."""
+    named, name = set(), ""
     for i, token in enumerate(argv):
         if token.startswith("--") and token != "--help":
-            named.add(_known(token[2:].split("=")[0].replace("-", "_"), "command line"))
-        name, equals, value = token.rpartition("=")
-        if value in ("true", "false"):
-            argv[i] = name + equals + value.capitalize()
+            name = _known(token[2:].split("=")[0].replace("-", "_"), "command line")
+            named.add(name)
+        option, equals, value = token.rpartition("=")
+        if value in ("true", "false") and name and _hint(name) is bool:
+            argv[i] = option + equals + value.capitalize()
     return named
 
 
@@ -700,7 +797,8 @@ def _parse(argv: list[str], default: Config) -> Config:
     text = (
         f"{Config.__doc__}\n\n"
         "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]\n"
-        "--fresh starts over and moves an old run of the same directory aside.\n"
+        "RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a\n"
+        "batch job's later rounds.\n"
         "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )

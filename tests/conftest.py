@@ -18,6 +18,8 @@ LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capaci
 ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
+STRATEGY = [str(word).replace("--esac.", "--es.") for word in POPULATION]
+CYCLIC_ES = ["--algorithm", "es", *TASK, *STRATEGY, *ROUTINE]
 EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has it
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import launchers
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, run
 from mpi4py import MPI
 
 from esac_mpi import check, config
@@ -61,7 +61,7 @@ def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
 
 def test_nodes_and_their_ranks_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("NODES", "2")
-    arguments = ["--check", "--algorithm", "es", *CYCLIC, "--run-dir", tmp_path]
+    arguments = ["--check", *CYCLIC_ES, "--run-dir", tmp_path]
     found = lines(run(3, *arguments, program=EAGER).stdout)
     assert found["ranks"].startswith("3 on 2 node(s)")
     assert ": ranks 0,2; cores" in found["node 0"]
@@ -75,7 +75,7 @@ def test_a_directory_that_nodes_do_not_share_is_2(tmp_path):
     if reason := launchers.missing("mpich", 2):
         pytest.skip(reason)
     line = ["env", f"PRIVATE={tmp_path}", *launchers.launcher("mpich", 2, 2), launchers.python("mpich"), "-m", "esac_mpi"]
-    done = launchers.run(line, "--check", "--algorithm", "es", *CYCLIC, "--run-dir", tmp_path / "run", code=2)
+    done = launchers.run(line, "--check", *CYCLIC_ES, "--run-dir", tmp_path / "run", code=2)
     found = lines(done.stdout)
     assert re.search(r"1 of 2 node\(s\) +WRONG: not seen from node3: choose a --run-dir on a file system", found["all nodes"])
     assert found["node 0"].startswith("node2: ranks 0;")
@@ -88,8 +88,8 @@ def test_a_read_only_directory_is_2(tmp_path):
     mount = ["unshare", "--mount", "bash", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', tmp_path]
     if subprocess.run([*mount, "true"], capture_output=True).returncode:
         pytest.skip("no mount namespaces here: a read-only directory needs root")
-    line = [*map(str, mount), sys.executable, "-m", "esac_mpi", "--check", "--algorithm", "es"]
-    done = launchers.run(line, *CYCLIC, "--run-dir", tmp_path / "run", code=2)
+    line = [*map(str, mount), sys.executable, "-m", "esac_mpi", "--check"]
+    done = launchers.run(line, *CYCLIC_ES, "--run-dir", tmp_path / "run", code=2)
     found = lines(done.stdout)
     assert re.search(r"WRONG: Read-only file system: choose another --run-dir$", found["directory"])
     assert "writing" not in found

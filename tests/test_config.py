@@ -1,8 +1,12 @@
 """Configuration: the paper's values, readings, files, the command line, and one clear message for what is wrong."""
 
+from dataclasses import asdict
+from typing import get_args, get_type_hints
+
+import numpy as np
 import pytest
 
-from esac_mpi import config
+from esac_mpi import config, evolution
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, ConfigError, check, load, read_toml, to_toml, updated
 
@@ -42,6 +46,24 @@ def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_p
 def test_dashes_underscores_and_equals_signs_name_the_same_field():
     for argv in (["--esac.population-size", "8"], ["--esac.population_size", "8"], ["--esac.population-size=8"]):
         assert load(argv)[0].esac.population_size == 8
+
+
+@pytest.mark.parametrize("shaping", get_args(get_type_hints(config.Evolution)["fitness_shaping"]))
+@pytest.mark.parametrize(("sampling", "n"), [("onesided", 1), ("onesided", 2), ("mirrored", 2), ("repo", 1)])
+def test_the_smallest_populations_that_are_accepted_have_a_gradient(sampling, n, shaping):
+    es = config.ES(population_size=n, sampling=sampling, fitness_shaping=shaping)
+    returns = np.arange(1.0, config.members(es) + 1)
+    weights = evolution.slot_weights(evolution.shaped(shaping, returns, returns), sampling != "onesided")
+    try:
+        check(updated(Config(), {"algorithm": "es", **{f"es.{name}": value for name, value in asdict(es).items()}}))
+        assert weights.any()
+    except ConfigError:
+        assert not weights.any()
+
+
+def test_only_switches_are_switched_and_texts_stay_as_they_are():
+    c, _ = load(["--run-dir", "true", "--task.id=false", "--esac.adopt_sac", "true", "--esac.sac-copy-noise=false"])
+    assert (c.run_dir, c.task.id, c.esac.adopt_sac, c.esac.sac_copy_noise) == ("true", "false", True, False)
 
 
 def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
@@ -105,6 +127,12 @@ def test_only_fields_that_decide_results_count_as_differences():
         (["--sac.lr_sac", "inf"], "sac.lr_sac = inf"),
         (["--seed", "-1"], "seed = -1"),
         (["--budget.generations", "0"], "no limit is set"),
+        (["--checkpoint.every_generations", "0", "--checkpoint.every_minutes", "0"], "a run that is killed would lose all"),
+        (["--esac.sampling", "onesided", "--esac.population_size", "1"], "esac.population_size = 1: no ES gradient"),
+        (
+            ["--algorithm", "es", "--es.sampling", "onesided", "--es.population_size", "1", "--es.fitness_shaping", "sign_ranks"],
+            "no ES gradient under sampling = onesided and fitness_shaping = sign_ranks",
+        ),
         (["nowhere.toml"], "nowhere.toml: No such file"),
     ],
 )

@@ -201,7 +201,7 @@ settings.budget.generations = 4
         ('claim = "none"', "claim = 3", "claim = 3: expected str"),
         ("es.lr_es = 0.02", "es.lr_se = 0.02", "variants.ES two: unknown key 'es.lr_se'; did you mean 'es.lr_es'?"),
         ("es.lr_es = 0.02", "es.lr_es = 'x'", "es.lr_es = 'x': expected a number"),
-        ("es.lr_es = 0.02", "td3.lr_td3 = 0.02", "variants.ES two sets td3.lr_td3, which es does not read"),
+        ("es.lr_es = 0.02", "td3.lr_td3 = 0.02", "variants.ES two sets td3.lr_td3: algorithm = es does not read it"),
         ("es.lr_es = 0.02", "es.population_size = 5", "must be even under mirrored sampling"),
         ('config = "cyclic-mdp"', 'config = "cyclic"', "there is no configs/esac/cyclic.toml"),
         ('config = "cyclic-mdp"', "seed = 1", "needs config, a file of configs/esac/, or task.id"),

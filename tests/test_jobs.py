@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SMALL, environment, run
+from conftest import ROOT, ROUTINE, SMALL, environment, run
 from slurm.cluster import Cluster
 from test_run import assert_same_run, summary, wait_for
 
@@ -407,7 +407,7 @@ def test_a_pbs_job_submits_itself_again_at_its_walltime_and_completes(pbs, strai
 
 
 def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
-    options = ["--algorithm", "es", *RUN[2:], "--es.population_size", 6]
+    options = ["--algorithm", "es", *ROUTINE, *TASK, "--es.population_size", 6]
     job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
     job.settings["OPTIONS"] = shlex.join(map(str, options))
     job.run = tmp_path / "cyclic-mdp-seed2"

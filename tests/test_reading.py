@@ -12,7 +12,7 @@ import time
 import h5py
 import numpy as np
 import pytest
-from conftest import CYCLIC, ROOT, environment
+from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
 
 from esac_mpi import record
 from esac_mpi.config import Config, updated
@@ -34,15 +34,15 @@ def fresh(tmp_path_factory):
     """Runs of 7 generations whose options make every dataset there is, by algorithm."""
     path = tmp_path_factory.mktemp("fresh")
     more = {
-        "esac": ["--sac.value_network", "true", "--sac.automatic_temperature", "true"],
-        "es": ["--es.population_size", 10, "--es.observation_normalisation", "true"],
-        "sac": ["--sac.steps_per_generation", 20, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
+        "esac": [*POPULATION, *PHASES, *LEARNER, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
+        "es": [*STRATEGY, "--es.observation_normalisation", "true"],
+        "sac": [*LEARNER, "--sac.steps_per_generation", 20, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
     }
     for name in ("td3", "ddpg"):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
-    common = [*CYCLIC, "--budget.generations", 7]
+    common = [*TASK, *ROUTINE, "--budget.generations", 7]
     lines = [[*common, "--algorithm", name, "--run-dir", path / name, *more[name]] for name in ALGORITHMS]
     arguments = json.dumps([list(map(str, line)) for line in lines])
     line = [sys.executable, "-c", PROGRAM, arguments]

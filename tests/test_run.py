@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, LEARNER, POPULATION, ROOT, ROUTINE, SMALL, TASK, run
+from conftest import CYCLIC, EAGER, LEARNER, ROOT, ROUTINE, SMALL, STRATEGY, TASK, run
 
 from esac_mpi import envs
 from esac_mpi.noise import Purpose, integer
@@ -84,9 +84,9 @@ def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tm
 
 @pytest.mark.parametrize("algorithm", ["es", "sac"])
 def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm):
-    strategy = [str(a).replace("--esac.", "--es.") for a in POPULATION]
-    options = ["--es.observation_normalisation", True, "--es.weight_decay", 0.01, "--sac.steps_per_generation", 70]
-    arguments = ["--algorithm", algorithm, *TASK, *strategy, *LEARNER, *ROUTINE, *options]
+    more = [*STRATEGY, "--es.observation_normalisation", True, "--es.weight_decay", 0.01]
+    options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70]}[algorithm]
+    arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
     run(1, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
     run(2, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
@@ -242,10 +242,10 @@ def rows_begun(path: Path) -> int:
     return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
 
-@pytest.mark.parametrize("kind", ["table", "lowrank"])
-def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize(("kind", "field", "value"), [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)])
+def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind, field, value):
     monkeypatch.setenv("NODES", "2")
-    options = ["--esac.noise", kind, "--esac.noise_table_size", 100_000, "--esac.noise_rank", 2, "--esac.length_cap", 1.5]
+    options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
     wide = [*CYCLIC, *options]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
     run(1, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")

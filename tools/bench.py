@@ -696,12 +696,13 @@ def bench_startup(options: argparse.Namespace) -> Iterator[Measurement]:
 
 def startup_looks(algorithm: str, task: str) -> list[list[dict[str, float]]]:
     """Run two generations on 2 ranks; return what each rank saw at its first episode and at the end."""
+    phases = ("--esac.gradient_interval", 1, "--esac.sac_episodes", 1, "--esac.sac_min_steps", 300, "--sac.updates_per_step", 0.1)
     with tempfile.TemporaryDirectory() as place:
         launch(
             2, ["-c", PROBE], place, "--run-dir", f"{place}/run", "--algorithm", algorithm, "--task.id", task,
             "--task.horizon", 100, "--budget.generations", 2, f"--{algorithm}.population_size", 10, "--evaluation.every", 10,
-            "--evaluation.episodes", 2, "--esac.gradient_interval", 1, "--esac.sac_episodes", 1, "--esac.sac_min_steps", 300,
-            "--sac.updates_per_step", 0.1, "--display.style", "plain",
+            "--evaluation.episodes", 2, "--display.style", "plain",
+            *(phases if algorithm == "esac" else ()),
         )  # fmt: skip
         return [json.loads((Path(place) / f"rank{rank}.json").read_text()) for rank in range(2)]
 
@@ -736,15 +737,16 @@ Point = tuple[Kind, int]  # and a number of ranks
 
 def bench_scaling(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure generations at each number of ranks here; simulate them, and those of a cluster."""
-    n, generations, rounds, more = 50, 8, options.rounds or 1, learner_phase(*SHORT)
+    n, generations, rounds, phase = 50, 8, options.rounds or 1, learner_phase(*SHORT)
+    more: tuple[object, ...] = ()
     if options.quick:
-        n, generations, rounds = 8, 8, 1
-        more = (*learner_phase(20, 0.1), "--sac.batch_size", 16, "--task.horizon", 20, "--policy.hidden", 8, 8)
+        n, generations, rounds, more = 8, 8, 1, ("--task.horizon", 20, "--policy.hidden", 8, 8)
+        phase = (*learner_phase(20, 0.1), "--sac.batch_size", 16)
     runs: dict[Point, list[RunFiles]] = {}
     for _ in range(rounds):
         for ranks in [r for r in (2**i for i in range(13)) if r < CORES] + [CORES]:
             for kind in KINDS:
-                lag = ("--esac.learner_lag", kind.lag) if kind.lag is not None else ()
+                lag = (*phase, "--esac.learner_lag", kind.lag) if kind.lag is not None else ()
                 run = train(ranks, kind.algorithm, options.task, n, generations, *more, *lag)
                 runs.setdefault((kind, ranks), []).append(run)
     costs = {kind.algorithm: costs_of(runs[kind, 1]) for kind in KINDS if not kind.lag}

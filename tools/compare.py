@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi.config import FREE, ConfigError, flatten
+from esac_mpi.reads import unread
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 MACHINE = ("command", "started", "git_commit", "hosts", "nodes", "ranks", "cpu", "device", "kernel", "mpi", "python", "platform")
@@ -32,10 +33,11 @@ class Parting(NamedTuple):
 
 
 def configurations(a: RunFiles, b: RunFiles) -> Iterator[str]:
-    """Yield the fields that differ; those that may differ between a run and its continuation are marked."""
+    """Yield the fields that differ; those that may differ between a run and its continuation, or are not read, are marked."""
     for (name, one), (_, other) in zip(flatten(a.config), flatten(b.config), strict=True):
         if one != other:
-            free = "  (decides no bits)" if {name, name.split(".")[0]} & FREE else ""
+            idle = all(unread(run.config, [name]) for run in (a, b))
+            free = "  (decides no bits)" if idle or {name, name.split(".")[0]} & FREE else ""
             yield f"{name}: {one!r} -> {other!r}{free}"
 
 

@@ -17,17 +17,18 @@ from dataclasses import MISSING, dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from command import Unusable
 from groups import shown
-from sweep import ALSO, DEFAULT
+from sweep import DEFAULT
 
-from esac_mpi.config import NAMES, READINGS, Config, ConfigError, check, from_table, read_toml, updated
+from esac_mpi.config import NAMES, Config, ConfigError, as_words, check, from_table, read_toml
+from esac_mpi.config import resolved as settled
+from esac_mpi.reads import unread
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "configs/experiments"
-ALGORITHMS = get_args(get_type_hints(Config)["algorithm"])
 UNLIMITED = 10**12  # environment steps of a run that wall time ends
 
 Settings = dict[str, Any]  # {dotted name: value}
@@ -251,7 +252,7 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
     start = [str(place(path))] if path else []
-    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *texts(entry))]
+    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
     return Planned(
         task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts)),
@@ -269,9 +270,9 @@ def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) 
     if value is not None:
         name = found.field if "." in found.field or found.field in NAMES else f"{algorithm}.{found.field}"
         settings |= fields({name: value}, f"{found.id}: sweep")
-    for name in [name for name in settings if not reads(algorithm, name)]:
+    for name, why in unread(settled(base, {**settings, "algorithm": algorithm}), settings).items():
         if name in mine:
-            raise Unusable(f"{found.id}: variants.{variant} sets {name}, which {algorithm} does not read")
+            raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
         del settings[name]
     limits = {name for name in settings if name.startswith("budget.")}
     if not limits and b.seconds:
@@ -287,19 +288,6 @@ def from_file(path: str) -> Settings:
     return read_toml(ROOT / path) if path else {}
 
 
-def reads(algorithm: str, name: str) -> bool:
-    """Return whether a field is one of this algorithm's: its own table's, or of no algorithm's."""
-    table = name.partition(".")[0]
-    return table not in ALGORITHMS or table == algorithm or (algorithm, table) in ALSO
-
-
-def texts(value: Any) -> list[str]:
-    """Return a value as the command line has it."""
-    if isinstance(value, list | tuple):
-        return [str(entry) for entry in value]
-    return [str(value).lower() if isinstance(value, bool) else str(value)]
-
-
 def place(path: str) -> Path:
     """Return a file of the checkout, relative to where we are if it is below."""
     full = ROOT / path
@@ -308,9 +296,7 @@ def place(path: str) -> Path:
 
 def configured(path: str, settings: Settings, what: str) -> Config:
     """Return the configuration that the program makes of a file and settings, without its command line. Raises Unusable."""
-    given = from_file(path) | settings
-    base = updated(Config(), {"budget.nominal_steps": 0} if any(name.startswith("budget.") for name in given) else {})
-    config = updated(updated(base, READINGS[given.get("esac.reading", base.esac.reading)]), given)
+    config = settled(from_file(path), settings)
     try:
         check(config)
     except ConfigError as error:

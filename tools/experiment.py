@@ -33,6 +33,7 @@ import running
 from command import Unusable, ended, note, some
 from design import ROOT, Experiment, Planned, Product
 
+from esac_mpi.config import as_words
 from esac_mpi.record import RunFiles
 
 STOPPED = 75
@@ -80,7 +81,7 @@ def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:
 
 def written(settings: dict[str, Any]) -> str:
     """Return settings as the command line has them."""
-    return " ".join(f"--{key} {' '.join(design.texts(value))}" for key, value in settings.items()) or "as the tasks say"
+    return " ".join(f"--{key} {' '.join(as_words(value))}" for key, value in settings.items()) or "as the tasks say"
 
 
 def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:

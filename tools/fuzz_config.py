@@ -27,7 +27,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from esac_mpi import config
+from esac_mpi import config, reads
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = 8 * 2**30  # address space of a run [bytes]
@@ -68,11 +68,17 @@ LINES = [
     '"" = 1',
     "task = 1",
 ]
-TINY = [
-    *("--task.id=CyclicMDP-v0", "--task.horizon=20", "--policy.hidden", "8", "--budget.generations=2", "--sac.start_steps=5"),
-    *("--esac.population_size=6", "--esac.sac_episodes=1", "--esac.sac_min_steps=10", "--esac.gradient_interval=1"),
-    *("--evaluation.episodes=1", "--sac.batch_size=8", "--sac.replay_capacity=100", "--esac.noise_table_size=4096"),
-]
+TINY = """
+task = {id = "CyclicMDP-v0", horizon = 20}
+policy.hidden = [8]
+budget.generations = 2
+evaluation.episodes = 1
+esac = {population_size = 6, sac_episodes = 1, sac_min_steps = 10, gradient_interval = 1, noise_table_size = 4096}
+sac = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20}
+td3 = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
+ddpg = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
+ppo = {steps_per_generation = 20, batch_size = 8}
+"""  # a file: what an algorithm does not read is no error there
 
 
 class Wrong(Exception):
@@ -139,8 +145,10 @@ def spoilt(choose: random.Random, text: str) -> bytes:
 
 def words(choose: random.Random, wrong: float = 0.3) -> list[str]:
     """Return a command line, each word with a chance of being wrong."""
-    line: list[str] = []
-    for name in choose.sample(config.NAMES, choose.randrange(1, 5)):
+    algorithm = choose.choice(list(reads.TABLES))
+    read = [name for name in config.NAMES if reads.reads(algorithm, name) and name not in reads.ONLY_WITH]
+    line = [f"--algorithm={algorithm}"]
+    for name in choose.sample(read if choose.random() < 0.8 else config.NAMES, choose.randrange(1, 5)):
         any_value = choose.choice([*NUMBERS, *TEXTS])
         value = any_value if choose.random() < wrong else fitting(choose, name, toml=False)
         name = wrong_name(choose, name) if choose.random() < wrong / 5 else name
@@ -186,6 +194,7 @@ def verdict(seed: str) -> tuple[str, str]:
             with redirect_stdout(output), redirect_stderr(errors):
                 found, _ = config.load(line)
                 back = Path(directory) / "back.toml"
+                found = config.updated(found, {"run_dir": "", "max_hours": 0.0})  # which are not saved
                 back.write_text(config.to_toml(found), encoding="utf-8", errors="replace")
                 again = config.updated(config.Config(), config.read_toml(back))
             same = again == found or any("\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line))
@@ -209,9 +218,11 @@ def limit_memory() -> None:
 def run_verdict(seed: str) -> tuple[str, str]:
     """Return how the program answers a command line, and what is wrong with that, empty if nothing."""
     choose = random.Random(seed)
-    line = [*TINY, *words(choose, wrong=0.5)]
-    with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-m", "esac_mpi", *line]
+    line = words(choose, wrong=0.5)
+    with tempfile.TemporaryDirectory() as directory, tempfile.NamedTemporaryFile("w", suffix=".toml") as tiny:
+        tiny.write(TINY)
+        tiny.flush()
+        command = [sys.executable, "-m", "esac_mpi", tiny.name, *line]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         if not any(word.startswith("--run") for word in line):
             command += ["--run-dir", "run"]

@@ -10,6 +10,7 @@ from typing import Any
 from command import Unusable
 
 from esac_mpi.config import FREE, READINGS, WARN, Config, flatten
+from esac_mpi.reads import reads
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
@@ -26,8 +27,9 @@ def order(algorithm: str) -> tuple[int, str]:
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
-    """Return the fields that decide what a run learns, without task, algorithm and seed."""
-    return {name: value for name, value in flatten(run.config) if not {name, name.split(".")[0]} & APART}
+    """Return the fields that its algorithm reads and that decide what a run learns, without task, algorithm and seed."""
+    read = [(name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)]
+    return {name: value for name, value in read if not {name, name.split(".")[0]} & APART}
 
 
 def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:

@@ -7,6 +7,7 @@ The grid: (configs or tasks) x algorithms x the values of every --set x seeds. A
 is the one of each algorithm's own table. A field of another algorithm of the sweep is left out of a run, which then is listed
 once. Every line has its own --run-dir below --root, so that a line that is started again goes on where it stopped.
 Each combination is checked as the program would, before anything is written. Cost: 1 s, and 0.05 s a combination.
+What a combination's file sets in vain, and what es takes from its [esac], is said once.
 """
 
 import argparse
@@ -16,12 +17,12 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from command import Unusable, ended
+from command import Unusable, ended, note
 
 from esac_mpi.config import NAMES, Config, ConfigError, load, read_toml
+from esac_mpi.reads import reads
 
 DEFAULT = Config().algorithm
-ALSO = {("esac", "sac")}  # algorithms that read another one's table
 
 
 def seeds(texts: list[str]) -> list[int]:
@@ -42,8 +43,7 @@ def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> li
         if not values:
             raise Unusable(f"--set {name}: needs one value or more")
         full = name if "." in name or name in NAMES else f"{algorithm}.{name}"
-        table = full.partition(".")[0]
-        if table in algorithms and table != algorithm and (algorithm, table) not in ALSO:
+        if not reads(algorithm, full) and any(reads(other, full) for other in algorithms):
             continue
         found.append([(full, value) for value in values])
     return found
@@ -72,15 +72,15 @@ def lines(options: argparse.Namespace) -> Iterator[tuple[list[str], Path]]:
                 yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
 
 
-def checked(line: list[str], known: set[tuple[str, ...]]) -> None:
-    """Check a run's settings as the program does, once for all its seeds. Raises Unusable."""
+def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
+    """Check a run's settings as the program does, once for all its seeds; add what it says to the notes. Raises Unusable."""
     place = line.index("--seed")
     key = (*line[:place], *line[place + 2 :])
     if key in known:
         return
     known.add(key)
     try:
-        load(list(key))
+        load(list(key), notes.add, notes.add)
     except ConfigError as error:
         raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
     except SystemExit as error:  # tyro has said what is wrong
@@ -91,13 +91,16 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     """Write the list; yield its path, the number of runs, and how to submit them."""
     known: set[tuple[str, ...]] = set()
     found: dict[Path, list[str]] = {}
+    notes: set[str] = set()
     try:
         for line, run_dir in lines(options):
-            checked(line, known)
+            checked(line, known, notes)
             if found.setdefault(run_dir, line) is not line:
                 raise Unusable(f"two runs would share {run_dir}: {shlex.join(found[run_dir])} and {shlex.join(line)}")
     except ConfigError as error:
         raise Unusable(str(error)) from error
+    for text in sorted(notes):
+        note(text)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{shlex.join([*line, '--run-dir', str(run_dir)])}\n" for run_dir, line in found.items())
     options.out.write_text(text, encoding="utf-8")

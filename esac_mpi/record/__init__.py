@@ -10,6 +10,7 @@ import json
 import logging
 import math
 import os
+import shlex
 import socket
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, to_toml, updated
+from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, to_toml, updated
 from esac_mpi.record import lock, reading
 from esac_mpi.record.checkpoints import (
     CHECKPOINT,
@@ -76,7 +77,23 @@ def _compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
         logger.warning("%s was %r, is now %r: going on, bits may differ", name, *changed.pop(name))
     if changed:
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
-        raise Refused(f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or another --run-dir")
+        raise Refused(
+            f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or another --run-dir"
+            f"{_way_on(path, old)}"
+        )
+
+
+def _way_on(path: Path, old: Config) -> str:
+    """Return the advice with which the run goes on as it is; empty where its config.toml cannot be used."""
+    words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
+    try:
+        written = updated(Config(), read_toml(path / CONFIG))  # perhaps edited since: what was changed is named back
+        edited = {name: was for name, (_, was) in differences(written, old).items() if name not in WARN}
+        words += [word for name, was in edited.items() for word in (f"--{name}", *as_words(was))]
+        load(words[3:])
+    except (ConfigError, SystemExit):
+        return ""
+    return f".\nTo go on with the run as it is, with any launcher: {shlex.join(words)}"
 
 
 def _move_aside(path: Path) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from esac_mpi.config import Config, ConfigError, from_table, updated
+from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import Arrays, digest, read
 
-CHECKPOINT, PREVIOUS, METRICS, STATUS, REPLAY = "checkpoint.h5", "checkpoint_prev.h5", "metrics.h5", "status.json", "replay"
+STATUS, REPLAY = "status.json", "replay"
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from esac_mpi.directory import LOCK
 from esac_mpi.record.errors import Refused
 
-LOCK = "run.lock"
 BEAT = 30.0  # time between two touches by the holder [s]
 SILENT = 600.0  # time without a touch after which a holder counts as dead where there are no locks [s]
 BUSY = (errno.EACCES, errno.EAGAIN)  # held by another process; any other error of lockf: no locks here

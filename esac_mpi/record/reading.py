@@ -18,26 +18,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from esac_mpi.config import Config, ConfigError, read_toml, updated
+from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
 from esac_mpi.record import files, lock
-from esac_mpi.record.checkpoints import CHECKPOINT, METRICS, PREVIOUS, config_of, read_checkpoint, read_status
+from esac_mpi.record.checkpoints import config_of, read_checkpoint, read_status
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import Arrays, Header
-from esac_mpi.record.lock import LOCK
 
 if TYPE_CHECKING:
     import pandas
 
-CONFIG, POLICY = "config.toml", "policy.h5"
+POLICY = "policy.h5"
 GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
 OLDEST = 1  # first schema whose history can be read; docs/hdf5.md says what it lacks
 FRESH = 120.0  # a run of another host whose files were touched within this time lives, whatever its lock says [s]
 
 logger = logging.getLogger(__name__)
-
-
-def is_run(path: Path) -> bool:
-    """Return whether a directory holds a run."""
-    return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
 
 
 class Columns(Mapping[str, np.ndarray]):

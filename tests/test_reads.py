@@ -1,0 +1,179 @@
+"""What an algorithm does not read is refused or named; the declarations are true; es is compared at the settings of ESAC."""
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Literal, get_args, get_origin
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from mpi4py import MPI
+
+from esac_mpi import config, reads, train
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import World
+from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, to_toml, updated
+from esac_mpi.record import Run, read
+
+sys.path.insert(0, str(ROOT / "tools"))
+import design
+
+QUICKSTART = ROOT / "configs/quickstart.toml"
+SHIPPED = [QUICKSTART, *sorted((ROOT / "configs/esac").glob("*.toml"))]
+BASE = {
+    "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
+    "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
+    "esac.population_size": 4, "esac.sigma": 0.3, "esac.gradient_interval": 1, "esac.sac_min_steps": 10, "esac.sac_episodes": 1,
+    "esac.p_sac_decay": 2.0, "esac.noise_table_size": 1000, "es.population_size": 4, "es.sigma": 0.3, "es.noise_table_size": 1000,
+    "sac.start_steps": 5, "sac.batch_size": 4, "sac.replay_capacity": 50, "sac.steps_per_generation": 10,
+    "td3.start_steps": 5, "td3.batch_size": 4, "td3.replay_capacity": 50, "td3.steps_per_generation": 10,
+    "ddpg.start_steps": 5, "ddpg.batch_size": 4, "ddpg.replay_capacity": 50, "ddpg.steps_per_generation": 10,
+    "td3.episodes_per_generation": 1, "ddpg.episodes_per_generation": 1,
+    "ppo.steps_per_generation": 10, "ppo.batch_size": 5, "ppo.epochs": 1,
+}  # fmt: skip
+CASES = [
+    {"algorithm": "es"},
+    {"algorithm": "es", "es.noise": "table"},
+    {"algorithm": "es", "es.noise": "lowrank"},
+    {"algorithm": "esac", "esac.offspring_transitions": True},
+    {"algorithm": "esac", "esac.noise": "table"},
+    {"algorithm": "esac", "esac.noise": "lowrank"},
+    {"algorithm": "esac", "esac.p_sac_annealed": False},
+    {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0, "esac.offspring_transitions": True},
+    {"algorithm": "sac"},
+    {"algorithm": "td3"},
+    {"algorithm": "td3", "td3.episodes_on": "ranks"},
+    {"algorithm": "ddpg"},
+    {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"},
+    {"algorithm": "ppo"},
+]
+
+
+@pytest.fixture
+def world():
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+def other(name, value):
+    """Return another value of a field's type."""
+    hint = config._hint(name)
+    if get_origin(hint) is Literal:
+        return next(choice for choice in get_args(hint) if choice != value)
+    if isinstance(value, bool):
+        return not value
+    return value / 2 or 0.5 if isinstance(value, float) else value + ("x" if isinstance(value, str) else 1)
+
+
+def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
+    assert reads.TABLES.keys() == ALGORITHMS.keys()
+    tables = {name.rpartition(".")[0] for name in NAMES} - {""}
+    assert {*reads.COMMON, *(table for own in reads.TABLES.values() for table in own)} == tables
+    assert {*(name for own in (*reads.ALSO.values(), *reads.EXCEPT.values()) for name in own), *reads.ONLY_WITH} <= {*NAMES}
+    values = dict(flatten(Config()))
+    for conditions in reads.ONLY_WITH.values():
+        for name, value in conditions.items():
+            assert value in (get_args(config._hint(name)) or (True, False)), name
+            assert type(values[name]) is type(value)
+
+
+def test_every_declared_condition_is_unmet_in_one_of_the_cases():
+    found = [reads.unread(updated(Config(), BASE | case), NAMES) for case in CASES]
+    assert {name for names in found for name in names} >= {*reads.ONLY_WITH}
+    assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in reads.ONLY_WITH)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case.values())))
+def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
+    base = updated(Config(), BASE | case)
+    idle = reads.unread(base, NAMES)
+    changed = updated(base, {name: other(name, value) for name, value in flatten(base) if name in idle})
+    assert sum(a != b for a, b in zip(flatten(base), flatten(changed), strict=True)) == len(idle)
+    assert config.differences(base, changed) == {}
+    for name, chosen in (("base", base), ("changed", changed)):
+        code = train.train(updated(chosen, {"run_dir": str(tmp_path / name)}), False, world, [])
+        assert code == 0
+    for file in ("checkpoint.h5", "metrics.h5"):
+        one, two = (read(tmp_path / name / file)[0] for name in ("base", "changed"))
+        assert one.keys() == two.keys()
+        for name in one:
+            if not name.startswith("timing/"):
+                np.testing.assert_array_equal(one[name], two[name], err_msg=name)
+    hashes = [Run.open(tmp_path / name).provenance["state_sha256"] for name in ("base", "changed")]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--algorithm", "es", "--esac.sigma", "0.5"], "--esac.sigma: algorithm = es does not read it; did you mean --es.sigma?"),
+        (["--es.sigma", "0.5"], "--es.sigma: algorithm = esac does not read it; did you mean --esac.sigma?"),
+        (["--algorithm", "td3", "--sac.gamma", "0.9"], "did you mean --td3.gamma?"),
+        (["--algorithm", "es", "--learner.threads", "2"], "--learner.threads: algorithm = es does not read it"),
+        (["--sac.steps_per_generation", "50"], "--sac.steps_per_generation: algorithm = esac does not read it"),
+        (["--algorithm", "ppo", "--policy.output", "clip"], "--policy.output: algorithm = ppo does not read it"),
+        (["--esac.noise_table_size", "9"], "--esac.noise_table_size: read only with esac.noise = table"),
+        (["--esac.sac_phases", "false", "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
+        (["--algorithm", "td3", "--td3.episodes_per_generation", "3"], "read only with td3.episodes_on = ranks"),
+        (["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"], "with ddpg.episodes_on = root"),
+    ],
+)
+def test_a_named_field_that_the_run_would_not_read_is_refused(argv, message):
+    with pytest.raises(ConfigError) as error:
+        load(argv)
+    assert message in str(error.value)
+
+
+def told(*argv):
+    said, warned = [], []
+    found, _ = load([*map(str, argv)], said.append, warned.append)
+    return found, said, warned
+
+
+def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path):
+    found, said, warned = told(QUICKSTART, "--algorithm", "es")
+    assert (found.es.population_size, found.es.sigma, found.es.lr_es) == (10, 0.02, 0.01)
+    taken = "population_size = 10, sigma = 0.02, lr_es = 0.01"
+    assert said == [f"es, which is half of ESAC, takes from [esac] of {QUICKSTART}: {taken}"]
+    assert warned[0].startswith(f"{QUICKSTART}: this run does not read esac.winner_pull, ")
+    (tmp_path / "x.toml").write_text('algorithm = "es"\n[esac]\nsigma = 0.1\nlr_es = 0.2\n[es]\nsigma = 0.3\n')
+    found, said, warned = told(tmp_path / "x.toml", "--es.lr_es", "0.4")
+    assert (found.es.sigma, found.es.lr_es, said) == (0.3, 0.4, [])
+    assert warned == [f"{tmp_path}/x.toml: this run does not read esac.sigma, esac.lr_es"]
+    (tmp_path / "y.toml").write_text('algorithm = "es"\n[esac]\nreading = "repo"\n')
+    assert (told(tmp_path / "y.toml")[0].es.population_size, told(tmp_path / "y.toml")[0].es.sampling) == (10, "repo")
+
+
+def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
+    (tmp_path / "esac.toml").write_text(to_toml(load([str(QUICKSTART)])[0]))
+    found, said, _ = told(tmp_path / "esac.toml", "--algorithm", "es")
+    assert (found.es.population_size, found.es.sigma, len(said)) == (10, 0.02, 1)
+    (tmp_path / "es.toml").write_text(to_toml(found))
+    assert told(tmp_path / "es.toml") == (updated(found, {"run_dir": ""}), [], [])  # it was said when the run began
+    (tmp_path / "own.toml").write_text(to_toml(updated(found, {"es.sigma": 0.005})))  # es's default, and meant
+    assert told(tmp_path / "own.toml")[0].es.sigma == 0.005
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_file_sets_nothing_in_vain(path):
+    assert told(path)[1:] == ([], [])
+
+
+@pytest.mark.parametrize("name", design.names())
+def test_es_is_compared_at_the_settings_of_esac(name):
+    found = design.experiment(name)
+    for budget in found.budgets:
+        runs = {(run.task, run.value, run.variant): run.config for run in design.runs(found, budget, Path()) if run.seed == 0}
+        for (task, value, variant), esac in runs.items():
+            own = found.variants[variant]
+            meant = {*own, *config.READINGS[own.get("esac.reading", "recommended")]}
+            shared = [f.name for f in fields(Evolution) if f"esac.{f.name}" not in meant]
+            same = [one for key, one in runs.items() if key[:2] == (task, value) and one.algorithm == "es"]
+            for strategy in same if esac.algorithm == "esac" else ():
+                assert [getattr(strategy.es, n) for n in shared] == [getattr(esac.esac, n) for n in shared], (
+                    budget,
+                    task,
+                    variant,
+                )
