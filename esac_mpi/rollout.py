@@ -24,6 +24,10 @@ class NoFiniteReturn(Exception):
     """No member of a population has a finite return: there is nothing to learn from."""
 
 
+class ThetaNotFinite(Exception):
+    """The policy that evolves is no longer finite: it has nothing more to give."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """One episode. The return is nan if the physics was unstable or a reward not finite."""

@@ -247,10 +247,12 @@ def update(
             state.children[child, part] = evolution.crossover(rebuilt[child], new, taken_here)
         state.theta_es[part] = new
         towards_sac, change = state.theta_sac[part] - theta, new - theta
-        sums = [evolution.squares(x) for x in (theta, step, change, towards_sac)]
+        sums = [evolution.squares(x) for x in (theta, step, change, towards_sac, new)]
         return np.array([strategy.checksum(new), evolution.inner(change, towards_sac), *sums])
 
-    world.checksum, inner, *squares = world.over_blocks(work, len(slices), 6)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+        world.checksum, inner, *squares, new_squares = world.over_blocks(work, len(slices), 7)
+    strategy.check_finite(k, new_squares)
     theta, step, change, towards_sac = np.sqrt(squares)
     cosine = inner / (change * towards_sac) if change * towards_sac > 0 else np.nan
     return {
