@@ -127,6 +127,17 @@ def test_uniform_winners_are_drawn_and_then_ordered(world):
     assert others >= 6  # of 8: by chance they are the best in one of 210
 
 
+def test_uniform_winners_are_drawn_among_the_finite(world):
+    params, _, _ = make(world, esac__winner_selection="uniform")
+    fitness = np.array([1.0, np.nan, 3.0, np.inf, 5.0, 6.0, np.nan, 8.0, 9.0, -np.inf])
+    drawn = [esac.select(params, k, fitness) for k in range(200)]
+    assert {winners.size for winners in drawn} == {4}
+    counts = np.bincount(np.concatenate(drawn), minlength=10)
+    assert counts[[1, 3, 6, 9]].tolist() == [0] * 4
+    expected = 200 * 4 / 6
+    assert np.abs(counts[[0, 2, 4, 5, 7, 8]] - expected).max() < 4 * np.sqrt(expected / 3)  # four standard deviations
+
+
 @pytest.mark.parametrize("gradient", ["displacement", "displacement_clipped"])
 @pytest.mark.parametrize("far", [0.0, 0.2])
 def test_the_displacement_of_a_member_is_weighed_in_place_of_its_noise(world, gradient, far):
