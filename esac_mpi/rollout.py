@@ -134,8 +134,8 @@ class Recorder:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action and keep the transition."""
+        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)  # before the task, which may change it in place
         answer = following, reward, terminated, _ = self._env.step(action)
-        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)
         row = np.concatenate([self._observation, taken, [reward, terminated], following], dtype=np.float32)
         if np.isfinite(row).all() and not self._env.unstable:
             self.rows[self.count] = row

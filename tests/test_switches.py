@@ -267,6 +267,21 @@ def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
     assert packed_size(3, 7) == 1 + 11  # the count, and 21 numbers, two by two
 
 
+class Scaling(Track):
+    """Track that scales the action it is given in place, as a user's own task may."""
+
+    def step(self, action):
+        action *= 10
+        return super().step(action)
+
+
+def test_a_recorder_keeps_the_action_that_was_taken_whatever_the_task_makes_of_it():
+    recorder = Recorder(Scaling(), 1)
+    recorder.reset(0)
+    recorder.step(np.array([0.36, 0.09, -1.0], np.float32))
+    np.testing.assert_array_equal(recorder.rows[0, 3:6], np.array([0.36, 0.09, -1.0], np.float32))
+
+
 def test_a_recorder_knows_an_end_from_a_time_limit():
     for task, terminated in ((Ending(), 1.0), (Track(), 0.0)):
         recorder = Recorder(task, 10)
