@@ -51,7 +51,10 @@ def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:
 
 
 def select_winners(fitness: np.ndarray, count: int) -> np.ndarray:
-    """Return the indices of the `count` best of `fitness` [n], best first; ties by index. Only what is finite wins: maybe fewer."""
+    """Return the indices of the `count` best of `fitness` [n], best first; ties by index.
+
+    Only what is finite wins: there may be fewer.
+    """
     finite = np.flatnonzero(np.isfinite(fitness))
     return finite[np.argsort(-fitness[finite], kind="stable")[:count]]
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi.envs import Env, UnstablePhysics, transition
+from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 
@@ -30,7 +30,7 @@ class ThetaNotFinite(Exception):
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode. The return is nan if the physics was unstable or a reward not finite."""
+    """One episode. The return is nan if the physics was unstable or a reward not finite, in float32 as learners have it."""
 
     episodic_return: float
     episodic_length: int
@@ -90,7 +90,7 @@ def play(
                 disturb(action)
             length += 1
             observation, reward, terminated, truncated = env.step(action)
-            total += reward
+            total += reward if abs(reward) <= LARGEST else np.nan
             signs += 1 if reward > 0 else -1 if reward < 0 else 0
             truncated = truncated or length == cap
     except UnstablePhysics:
@@ -114,8 +114,8 @@ def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Cal
 class Recorder:
     """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
 
-    What is not to be learned from is left out: an observation or a reward that is not finite, and all that follows a warning of
-    the simulator in its episode.
+    What is not to be learned from is left out: an observation or a reward that is not finite in float32, and all that follows a
+    warning of the simulator in its episode.
     """
 
     def __init__(self, env: Env, capacity: int) -> None:
@@ -136,7 +136,8 @@ class Recorder:
         """Take an action and keep the transition."""
         taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)  # before the task, which may change it in place
         answer = following, reward, terminated, _ = self._env.step(action)
-        row = np.concatenate([self._observation, taken, [reward, terminated], following], dtype=np.float32)
+        paid = reward if abs(reward) <= LARGEST else np.nan
+        row = np.concatenate([self._observation, taken, [paid, terminated], following], dtype=np.float32)
         if np.isfinite(row).all() and not self._env.unstable:
             self.rows[self.count] = row
             self.count += 1

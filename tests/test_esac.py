@@ -151,17 +151,18 @@ def test_winners_are_counted_by_their_parents(world):
 
 
 class Fragile(Track):
-    """Track whose rewards are nan in the episodes of all but a few seeds, while `whole` names some."""
+    """Track whose rewards are `broken` in the episodes of all but a few seeds, while `whole` names some."""
 
+    broken = np.nan
     whole: frozenset[int] | None = None
 
     def reset(self, seed):
-        self.broken = self.whole is not None and seed not in self.whole
+        self.breaks = self.whole is not None and seed not in self.whole
         return super().reset(seed)
 
     def step(self, action):
         observation, reward, terminated, truncated = super().step(action)
-        return observation, np.nan if self.broken else reward, terminated, truncated
+        return observation, self.broken if self.breaks else reward, terminated, truncated
 
 
 @pytest.mark.parametrize("selection", ["soft", "uniform"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, run
-from test_esac import LAYOUT, Teacher, Track, advance, epsilon, make, world
+from test_esac import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make, world
 from test_run import assert_same_run, science
 
 from esac_mpi import evolution, noise
@@ -280,6 +280,25 @@ def test_a_recorder_keeps_the_action_that_was_taken_whatever_the_task_makes_of_i
     recorder.reset(0)
     recorder.step(np.array([0.36, 0.09, -1.0], np.float32))
     np.testing.assert_array_equal(recorder.rows[0, 3:6], np.array([0.36, 0.09, -1.0], np.float32))
+
+
+class Rich(Fragile):
+    """Pay more than float32 holds: a replay would have inf."""
+
+    broken = 3.5e38
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_reward_beyond_float32_makes_an_unstable_episode_and_enters_no_replay(world):
+    params, state, _ = make(world, esac__offspring_transitions=True)
+    learner, env = Teacher(state.theta_sac.copy()), Rich()
+    learner.replay = Replay(1000, 3, 3)
+    env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in (0, 1, 2, 3, 4, 5, 8))
+    row = advance(world, params, state, env, learner=learner)
+    assert np.flatnonzero(np.isnan(row["fitness"])).tolist() == [6, 7, 9]
+    assert state.counters.unstable_episodes == 3
+    assert learner.replay.added == 7 * 10
+    assert np.isfinite(learner.replay.rows(0, 70)["reward"]).all()
 
 
 def test_a_recorder_knows_an_end_from_a_time_limit():
