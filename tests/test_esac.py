@@ -10,7 +10,7 @@ from esac_mpi.comm import World
 from esac_mpi.learners.phase import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
-from esac_mpi.rollout import evaluate, play
+from esac_mpi.rollout import ThetaNotFinite, evaluate, play
 
 SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
@@ -200,6 +200,18 @@ def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(
     row = advance(world, params, state, env)
     assert row["winners"].min() >= 0
     assert np.isfinite(state.theta_es).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("part", ["theta_sac", "children"])
+def test_winners_that_pull_theta_beyond_what_is_finite_end_the_run(world, part):
+    """theta_es and its winners are finite, and as far apart as float32 cannot hold."""
+    params, state, env = make(world, esac__winner_fraction=0.8, esac__sac_copies=1)
+    advance(world, params, state, env)
+    getattr(state, part)[..., :] = np.finfo(np.float32).max
+    state.theta_es[:] = -np.finfo(np.float32).max
+    with pytest.raises(ThetaNotFinite, match="generation 2: theta_es is no longer finite"):
+        advance(world, params, state, env)
 
 
 def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
