@@ -11,6 +11,7 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
   the winners' parents are still those that were evaluated. Until line 11 nothing is changed, so that a generation can be
   abandoned while its population is evaluated or SAC learns.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
+- Only members with a finite return win (line 10): where they are fewer than w, so are winners and children.
 - Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `offspring_transitions` says so.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
