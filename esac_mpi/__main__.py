@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     except comm.LaunchError as error:
         print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.WRONG_USAGE
-    except (comm.DivergedError, rollout.NoFiniteReturn) as error:  # all ranks raise these together
+    except (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite) as error:  # all ranks raise these together
         if world and world.rank == 0:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.FAILED

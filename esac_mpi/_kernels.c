@@ -250,7 +250,7 @@ typedef struct {
     Py_ssize_t d;
     Layer *layer;
     void *memory;       /* one allocation; the pointers below and those of the layers lie in it */
-    float *centre, *half; /* [action] of the task's bounds */
+    float *low, *high, *centre, *half; /* [action] the task's bounds */
     float *x[2];        /* [widest] activations in and out of a layer */
     int32_t *nonzero;   /* [widest] inputs that a layer adds up */
 } Perceptron;
@@ -337,10 +337,10 @@ CLONES static void relu_in_place(float *restrict x, int padded)
         x[o] = x[o] < 0.0f ? 0.0f : x[o]; /* nan stays nan */
 }
 
-static inline float clipped(float x, float bound)
+static inline float clipped(float x, float low, float high)
 {
-    const float y = x < -bound ? -bound : x;
-    return y > bound ? bound : y; /* nan stays nan */
+    const float y = x < low ? low : x;
+    return y > high ? high : y; /* nan stays nan */
 }
 
 /* Transpose four rows and columns. */
@@ -402,7 +402,7 @@ static int observe(Perceptron *self, PyObject *object, const float *mean, const 
             x[i] = kind == 'f' ? *(const float *)from : (float)*(const double *)from;
     if (mean)
         for (int i = 0; i < size; i++)
-            x[i] = clipped((x[i] - mean[i]) / std[i], 5.0f);
+            x[i] = clipped((x[i] - mean[i]) / std[i], -5.0f, 5.0f);
     PyBuffer_Release(&view);
     return 0;
 }
@@ -426,7 +426,7 @@ static float *forward(Perceptron *self)
         tanh_in_place(y, last->padded);
     else
         for (int o = 0; o < last->outputs; o++)
-            y[o] = clipped(y[o], 1.0f);
+            y[o] = clipped(y[o], -1.0f, 1.0f);
     return y;
 }
 
@@ -453,8 +453,8 @@ static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
         goto end;
     const float *y = forward(self);
     float *action = out.buf;
-    for (int o = 0; o < outputs; o++)
-        action[o] = scale ? self->centre[o] + self->half[o] * y[o] : y[o];
+    for (int o = 0; o < outputs; o++) /* clipped, as rounding may leave the bounds */
+        action[o] = scale ? clipped(self->centre[o] + self->half[o] * y[o], self->low[o], self->high[o]) : y[o];
     result = Py_NewRef(Py_None);
 end:
     PyBuffer_Release(&out);
@@ -493,7 +493,7 @@ static int allocate(Perceptron *self)
         floats += padded * ((size_t)self->layer[l].inputs + 1);
         widest = padded > widest ? padded : widest;
     }
-    self->memory = PyMem_Calloc(floats + 5 * widest + OUTPUT_LANES, sizeof(float));
+    self->memory = PyMem_Calloc(floats + 7 * widest + OUTPUT_LANES, sizeof(float));
     if (!self->memory) {
         PyErr_NoMemory();
         return -1;
@@ -505,8 +505,8 @@ static int allocate(Perceptron *self)
         layer->weights = next + layer->padded;
         next += (size_t)layer->padded * ((size_t)layer->inputs + 1);
     }
-    float **parts[] = {&self->x[0], &self->x[1], &self->centre, &self->half};
-    for (int p = 0; p < 4; p++, next += widest)
+    float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half};
+    for (int p = 0; p < 6; p++, next += widest)
         *parts[p] = next;
     self->nonzero = (int32_t *)next;
     return 0;
@@ -581,6 +581,8 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     }
     for (int o = 0; o < outputs; o++) {
         const float bottom = ((float *)low.buf)[o], top = ((float *)high.buf)[o];
+        self->low[o] = bottom;
+        self->high[o] = top;
         self->centre[o] = (top + bottom) / 2.0f;
         self->half[o] = (top - bottom) / 2.0f;
     }

@@ -113,7 +113,7 @@ class ESAC(Evolution):
     reading: Literal["recommended", "paper", "repo"] = "recommended"
     """Sets every switch below to one reading of the paper (READINGS in config.py); single fields override it."""
     winner_fraction: float = 0.4
-    """Fraction of the members that win, e. P: D.1."""
+    """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: int = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
     sac_copy_noise: bool = True

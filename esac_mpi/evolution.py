@@ -51,9 +51,12 @@ def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:
 
 
 def select_winners(fitness: np.ndarray, count: int) -> np.ndarray:
-    """Return the indices of the `count` best of `fitness` [n], best first; ties by index; not finite last."""
-    finite = np.where(np.isfinite(fitness), fitness, -np.inf)
-    return np.argsort(-finite, kind="stable")[:count]
+    """Return the indices of the `count` best of `fitness` [n], best first; ties by index.
+
+    Only what is finite wins: there may be fewer.
+    """
+    finite = np.flatnonzero(np.isfinite(fitness))
+    return finite[np.argsort(-fitness[finite], kind="stable")[:count]]
 
 
 def slot_weights(shaped: np.ndarray, pairs: bool) -> np.ndarray:

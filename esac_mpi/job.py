@@ -62,6 +62,7 @@ class Job:
     unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
+    not_finite: int = 0  # generations since the start that had returns that are not finite
     saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
 
     @property

@@ -108,7 +108,7 @@ class NumpyPerceptron:
 
     def __init__(self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray) -> None:
         self._sizes, self._activation, self._output = sizes, activation, output
-        self._centre, self._half = (high + low) / 2, (high - low) / 2
+        self._low, self._high, self._centre, self._half = low, high, (high + low) / 2, (high - low) / 2
         self._theta = np.zeros(sum(o * (i + 1) for i, o in pairwise(sizes)), np.float32)
         self._layers, start = [], 0  # views into theta: matrix [out, in], bias [out]
         for fan_in, fan_out in pairwise(sizes):
@@ -139,10 +139,23 @@ class NumpyPerceptron:
             x = np.dot(weight, x)
             x += bias
         y = np.tanh(x) if self._output == "tanh" else np.clip(x, -1.0, 1.0)
-        out[:] = self._centre + self._half * y if scale else y
+        out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
 
 
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
 
-if _kernels is not None and normal(2**63, 2, 3, 4, 5, 7).tobytes() != numpy_normal(2**63, 2, 3, 4, 5, 7).tobytes():
+
+def _saturated(perceptron: Any) -> bytes:
+    """Return the bits of the greatest action in bounds whose centre and half range add up to more."""
+    low, high = np.array([[-0.7], [0.1]], np.float32)
+    network, action = perceptron((1, 1), "relu", "clip", low, high), np.zeros(1, np.float32)
+    network.load(np.array([0, 2], np.float32))
+    network.act(np.zeros(1), action, True, None, None)
+    return action.tobytes()
+
+
+if _kernels is not None and (
+    normal(2**63, 2, 3, 4, 5, 7).tobytes() != numpy_normal(2**63, 2, 3, 4, 5, 7).tobytes()
+    or _saturated(_kernels.Perceptron) != _saturated(NumpyPerceptron)
+):
     raise ImportError(f"{_kernels.__file__} was built from another source than kernels.py: run pip install again")

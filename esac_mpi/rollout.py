@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi.envs import Env, UnstablePhysics, transition
+from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 
@@ -24,9 +24,13 @@ class NoFiniteReturn(Exception):
     """No member of a population has a finite return: there is nothing to learn from."""
 
 
+class ThetaNotFinite(Exception):
+    """The policy that evolves is no longer finite: it has nothing more to give."""
+
+
 @dataclass(frozen=True)
 class Episode:
-    """One episode. The return is nan if the physics was unstable or a reward not finite."""
+    """One episode. The return is nan if the physics was unstable or a reward not finite, in float32 as learners have it."""
 
     episodic_return: float
     episodic_length: int
@@ -86,7 +90,7 @@ def play(
                 disturb(action)
             length += 1
             observation, reward, terminated, truncated = env.step(action)
-            total += reward
+            total += reward if abs(reward) <= LARGEST else np.nan
             signs += 1 if reward > 0 else -1 if reward < 0 else 0
             truncated = truncated or length == cap
     except UnstablePhysics:
@@ -110,8 +114,8 @@ def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Cal
 class Recorder:
     """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
 
-    What is not to be learned from is left out: an observation or a reward that is not finite, and all that follows a warning of
-    the simulator in its episode.
+    What is not to be learned from is left out: an observation or a reward that is not finite in float32, and all that follows a
+    warning of the simulator in its episode.
     """
 
     def __init__(self, env: Env, capacity: int) -> None:
@@ -130,9 +134,10 @@ class Recorder:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action and keep the transition."""
+        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)  # before the task, which may change it in place
         answer = following, reward, terminated, _ = self._env.step(action)
-        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)
-        row = np.concatenate([self._observation, taken, [reward, terminated], following], dtype=np.float32)
+        paid = reward if abs(reward) <= LARGEST else np.nan
+        row = np.concatenate([self._observation, taken, [paid, terminated], following], dtype=np.float32)
         if np.isfinite(row).all() and not self._env.unstable:
             self.rows[self.count] = row
             self.count += 1

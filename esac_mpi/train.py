@@ -29,6 +29,7 @@ from esac_mpi.job import (
 from esac_mpi.set_up import set_up
 
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
+IN_FULL = 5  # generations with returns that are not finite whose members are told
 SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
 
 
@@ -150,16 +151,28 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     assert job.run is not None
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
-    if not np.isfinite(row.get("fitness", 0.0)).all():
-        broken = np.flatnonzero(~np.isfinite(row["fitness"])).tolist()
-        seeds = [es.episode_seed(job.params, getattr(job.config, job.config.algorithm), job.state.generation, i) for i in broken]
-        told = f"the return of member(s) {broken} is not finite: ranked last, counted; seeds of their episodes {seeds}"
-        log.say(f"generation {job.state.generation}: {told}")
+    tell_not_finite(job, np.flatnonzero(~np.isfinite(row.get("fitness", 0.0))).tolist())
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
     if job.display:
         job.display.update(shown(job, row, timing))
+
+
+def tell_not_finite(job: Job, members: list[int]) -> None:
+    """Say whose returns are not finite: in full for the first generations, then a count whenever it has doubled."""
+    if not members:
+        return
+    job.not_finite += 1
+    count, k = job.not_finite, job.state.generation
+    if count <= IN_FULL:
+        seeds = [es.episode_seed(job.params, getattr(job.config, job.config.algorithm), k, i) for i in members]
+        told = f"the return of member(s) {members} is not finite: ranked last, counted; seeds of their episodes {seeds}"
+    elif count.bit_count() == 1:
+        told = f"{len(members)} returns are not finite; {count} generations since the start had such (metrics/fitness has all)"
+    else:
+        return
+    log.say(f"generation {k}: {told}")
 
 
 def finish(job: Job, fresh: bool = False) -> int:

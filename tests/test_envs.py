@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from esac_mpi.config import Config, check, flatten, read_toml, updated
-from esac_mpi.envs import Env, TaskError, UnstablePhysics, is_discrete, make, refuse_discrete
+from esac_mpi.envs import Env, TaskError, UnstablePhysics, is_discrete, make, refuse_discrete, transition
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.rollout import action_noise
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = sorted((ROOT / "configs" / "esac").glob("*.toml"))
@@ -89,8 +91,30 @@ class Several(Count):
     action_space = MultiDiscrete([2, 2])
 
 
+class Bounded(gymnasium.Env):
+    """Insist on actions within random bounds of a type; the first are +-0.1."""
+
+    observation_space = Box(-9, 9, (1,), np.float32)
+
+    def __init__(self, dtype):
+        low, high = np.sort(np.random.default_rng(0).uniform(-2, 2, (2, 20, 30)), axis=0).astype(dtype)
+        low[0], high[0] = dtype("-0.1"), dtype("0.1")
+        self.action_space = Box(low, high, dtype=dtype)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
 class Unbounded(Push):
     action_space = Box(-np.inf, np.inf, (2, 2), np.float32)
+
+
+class Wide(Push):
+    action_space = Box(-3e38, 3e38, (2, 2), np.float32)
 
 
 gymnasium.register("Push-v0", Push, max_episode_steps=30)
@@ -98,6 +122,9 @@ gymnasium.register("Buffer-v0", Buffer, max_episode_steps=30)
 gymnasium.register("Count-v0", Count, max_episode_steps=20)
 gymnasium.register("Several-v0", Several, max_episode_steps=20)
 gymnasium.register("Endless-v0", Push)
+for dtype in (np.float16, np.float32, np.float64):
+    gymnasium.register(f"Bounded-{dtype.__name__}-v0", Bounded, max_episode_steps=30, kwargs={"dtype": dtype})
+gymnasium.register("Wide-v0", Wide, max_episode_steps=30)
 gymnasium.register("Unbounded-v0", Unbounded, max_episode_steps=30)
 '''
 
@@ -114,6 +141,34 @@ def own_task(tmp_path_factory):
 def actions(env, seed: int, steps: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     return random.uniform(env.low, env.high, (steps, env.action_size)).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_no_action_leaves_the_tasks_own_bounds_by_rounding(dtype):
+    """A task that insists on them takes greatest, least and random actions of a policy, of learners and with noise."""
+    env = make(f"own_task:Bounded-{dtype}-v0")
+    policy = Policy(Layout((1, env.action_size)), "relu", "clip", env.low, env.high)
+    random = np.random.default_rng(1)
+    disturb = action_noise(policy, 1.0, random)
+    env.reset(0)
+    for y in (np.ones(600), -np.ones(600), *random.uniform(-1, 1, (5, 600))):
+        action = policy.set(np.concatenate([np.zeros(600), y]).astype(np.float32))(np.zeros(1))
+        env.step(action)
+        disturb(action)
+        env.step(action)
+        assert transition(env, y.astype(np.float32)) is not None
+
+
+def test_a_suite_task_gets_actions_within_its_own_bounds(monkeypatch):
+    env, taken = make("dm_control/quadruped-walk-v0"), []
+    assert (env.high > env._env.action_spec().maximum).any()  # float32 has rounded 1.1 up
+    step = env._env.step
+    monkeypatch.setattr(env._env, "step", lambda action: taken.append(action) or step(action))
+    for seed, action in enumerate((env.high, env.low)):
+        env.reset(seed)
+        env.step(action)
+    for action in taken:
+        env._env.action_spec().validate(action)
 
 
 def play(env: Env, seed: int, steps: int = 80) -> list[tuple]:
@@ -342,6 +397,7 @@ def test_unstable_dm_control_physics_is_raised_and_forgotten_at_the_reset():
         ("CyclicMDPRepo-v0", "set task.horizon"),
         ("own_task:Endless-v0", "set task.horizon"),
         ("own_task:Unbounded-v0", "unbounded"),
+        ("own_task:Wide-v0", "unbounded"),
         ("dm_control/walker-wlak-v0", "Did you mean 'dm_control/walker-walk-v0'"),
         ("dm_control/walker-walk", "Did you mean 'dm_control/walker-walk-v0'"),
         ("dm_control/lqr-lqr_2_1-v0", "set task.horizon"),

@@ -9,7 +9,7 @@ from esac_mpi.algorithms import es
 from esac_mpi.comm import World
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Policy
-from esac_mpi.rollout import play
+from esac_mpi.rollout import ThetaNotFinite, play
 
 
 class Quadratic:
@@ -48,6 +48,14 @@ class Noted:
         return self.random.normal(size=2).astype(np.float32), self.rewards[-1][-1], False, len(self.rewards[-1]) == 4
 
 
+class Silent(Noted):
+    """No rewards: all returns are equal, and the gradient is zero."""
+
+    def step(self, action):
+        observation, _, terminated, truncated = super().step(np.zeros(2))
+        return observation, 0.0, terminated, truncated
+
+
 @pytest.fixture
 def world():
     alone = World(MPI.COMM_SELF)
@@ -82,6 +90,20 @@ def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbe
         w = w + 0.001 / (50 * 0.1) * epsilon.T @ ((returns - np.mean(returns)) / np.std(returns))
     np.testing.assert_allclose(state.theta_es[3:], w, atol=1e-4)
     assert np.square(w - Quadratic.SOLUTION).sum() < 1e-3
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_theta_that_is_not_finite_ends_the_run_in_the_generation_that_made_it(world):
+    """Weight decay alone multiplies theta by 1 - 1e38 * decay: 10 becomes -inf at once, or -1e19, 1e37 and then -inf."""
+    for decay, finite in ((1.0, 0), (1e-20, 2)):
+        options = {"es__optimiser": "sgd", "es__lr_es": 1e38, "es__population_size": 4, "es__fitness_shaping": "standardised"}
+        params, state = make(world, Layout((2, 2)), **options, es__weight_decay=decay)
+        state.theta_es[:] = 10
+        for _ in range(finite):
+            es.generation(params, state, world, Silent())
+            assert np.isfinite(state.theta_es).all()
+        with pytest.raises(ThetaNotFinite, match=f"generation {finite + 1}: theta_es is no longer finite"):
+            es.generation(params, state, world, Silent())
 
 
 @pytest.mark.parametrize("shaping", ["sign", "sign_ranks"])

@@ -10,7 +10,7 @@ from esac_mpi.comm import World
 from esac_mpi.learners.phase import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
-from esac_mpi.rollout import evaluate, play
+from esac_mpi.rollout import ThetaNotFinite, evaluate, play
 
 SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
@@ -148,6 +148,70 @@ def test_winners_are_counted_by_their_parents(world):
         assert row["wins_centre"] == (kinds == 0).sum()
         assert row["wins_sac"] == (kinds == 1).sum()
         assert row["wins_children"] == (kinds >= 2).sum()
+
+
+class Fragile(Track):
+    """Track whose rewards are `broken` in the episodes of all but a few seeds, while `whole` names some."""
+
+    broken = np.nan
+    whole: frozenset[int] | None = None
+
+    def reset(self, seed):
+        self.breaks = self.whole is not None and seed not in self.whole
+        return super().reset(seed)
+
+    def step(self, action):
+        observation, reward, terminated, truncated = super().step(action)
+        return observation, self.broken if self.breaks else reward, terminated, truncated
+
+
+@pytest.mark.parametrize("selection", ["soft", "uniform"])
+@pytest.mark.parametrize(("crossover", "finite"), [("row", [2, 7]), ("element", [6]), ("off", [2, 7])])
+def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(world, crossover, selection, finite):
+    options = {"esac__crossover": crossover, "esac__winner_selection": selection, "esac__sac_copies": 1}
+    params, state, _ = make(world, **options, esac__population_size=20)
+    env, slots = Fragile(), 10
+    advance(world, params, state, env, 2)
+    assert crossover == "off" or (state.children != 0).any(axis=1).all()
+    before = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
+    offspring = [before[state.parents[i // 2]] + np.float32((1 - 2 * (i % 2)) * 0.3) * epsilon(3, i // 2) for i in finite]
+    m, v, theta = state.adam_m.copy(), state.adam_v.copy(), before[0]
+    env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 3, i) for i in finite)
+    row = advance(world, params, state, env)
+
+    assert np.flatnonzero(np.isfinite(row["fitness"])).tolist() == finite
+    order = sorted(range(len(finite)), key=lambda j: -row["fitness"][finite[j]])
+    winners = [finite[j] for j in order]
+    assert row["winners"].tolist() == winners + [-1] * (8 - len(winners))
+    assert row["wins_centre"] + row["wins_sac"] + row["wins_children"] == len(winners)
+    ranks = evolution.centered_ranks(row["fitness"])
+    gradient = sum(r * (1 - 2 * (i % 2)) * epsilon(3, i // 2) for i, r in enumerate(ranks)) / (20 * 0.3)
+    stepped = theta + evolution.adam_step(gradient.astype(np.float32), m, v, 3, 0.05)
+    np.testing.assert_allclose(state.theta_es, 0.9 * stepped + 0.1 * np.mean(offspring, axis=0), atol=2e-5)
+    born = 0 if crossover == "off" else len(winners)
+    free = 0 if crossover == "off" else 4
+    kinds = [esac.CHILD + c for c in range(born)] + [esac.CENTRE] * (free - born) + [esac.SAC_COPY]
+    assert state.parents.tolist() == kinds + [esac.CENTRE] * (slots - len(kinds))
+    for child, j in enumerate(order[:born]):
+        taken = state.children[child] != state.theta_es
+        np.testing.assert_array_equal(state.children[child][taken], offspring[j][taken])
+    assert not state.children[born:].any()
+    env.whole = None
+    row = advance(world, params, state, env)
+    assert row["winners"].min() >= 0
+    assert np.isfinite(state.theta_es).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("part", ["theta_sac", "children"])
+def test_winners_that_pull_theta_beyond_what_is_finite_end_the_run(world, part):
+    """theta_es and its winners are finite, and as far apart as float32 cannot hold."""
+    params, state, env = make(world, esac__winner_fraction=0.8, esac__sac_copies=1)
+    advance(world, params, state, env)
+    getattr(state, part)[..., :] = np.finfo(np.float32).max
+    state.theta_es[:] = -np.finfo(np.float32).max
+    with pytest.raises(ThetaNotFinite, match="generation 2: theta_es is no longer finite"):
+        advance(world, params, state, env)
 
 
 def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):

@@ -78,10 +78,11 @@ def test_the_blogs_quadratic_in_three_numbers_comes_out_as_printed():
     assert -np.square(w - solution).sum() > -1e-3
 
 
-def test_winners_are_the_best_with_ties_by_index_and_nan_last():
+def test_winners_are_the_best_with_ties_by_index_and_only_what_is_finite_wins():
     fitness = np.array([1.0, 7.0, np.nan, 7.0, 3.0])
     np.testing.assert_array_equal(evolution.select_winners(fitness, 3), [1, 3, 4])
-    np.testing.assert_array_equal(evolution.select_winners(fitness, 5), [1, 3, 4, 0, 2])
+    np.testing.assert_array_equal(evolution.select_winners(fitness, 5), [1, 3, 4, 0])
+    np.testing.assert_array_equal(evolution.select_winners(np.array([np.inf, -5.0, -np.inf]), 2), [1])
 
 
 def test_slot_weights_of_pairs_and_of_members():

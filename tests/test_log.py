@@ -6,11 +6,16 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from esac_mpi import log
+from esac_mpi import log, noise, train
+from esac_mpi.algorithms import esac
+from esac_mpi.config import Config
+from esac_mpi.job import Job
 from esac_mpi.log import Display, compact, duration
+from esac_mpi.noise import Purpose
 
 ROOT = Path(__file__).parent.parent
 VALUES = {
@@ -175,6 +180,24 @@ def test_the_launchers_stdout_decides(tmp_path, parents, stdout, watched):
     for place, target in stdout.items():
         (tmp_path / str(101 + place) / "fd" / "1").symlink_to(target)
     assert log.on_terminal(tmp_path) is watched
+
+
+def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_counted_ever_more_rarely(monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setattr(log, "say", lines.append)
+    config = Config()
+    params = esac.Params(config, None, 10, None)
+    job = Job(config, None, None, params, SimpleNamespace(generation=0), None, None)
+    for k in range(1, 1001):
+        job.state.generation = k
+        train.tell_not_finite(job, [k % 50, 7] if k % 2 else [])  # 500 generations have some
+    words = [line.split() for line in lines]
+    assert [int(w[1].strip(":")) for w in words] == [1, 3, 5, 7, 9, 15, 31, 63, 127, 255, 511]
+    assert lines[1].startswith("generation 3: the return of member(s) [3, 7] is not finite: ranked last, counted")
+    assert lines[1].endswith(str([noise.integer(0, Purpose.EPISODE, 3, i, 0) for i in (3, 7)]))
+    assert lines[-1] == (
+        "generation 511: 2 returns are not finite; 256 generations since the start had such (metrics/fitness has all)"
+    )
 
 
 def test_figures():

@@ -55,6 +55,36 @@ def test_actions_are_scaled_to_the_bounds():
     np.testing.assert_allclose(make(low=0.0, high=3.0)(np.array([1.0, 2.0])), [1.5 + 1.5 * squashed], rtol=1e-6)
 
 
+def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return random bounds, float32 [count]: asymmetric ones of all sizes, and some that are 0, equal or symmetric."""
+    random = np.random.default_rng(0)
+    ends = random.uniform(-2, 2, (2, count)) * 10.0 ** random.integers(-6, 7, count)
+    low, high = np.sort(ends, axis=0).astype(np.float32)
+    low[:50], high[50:100], low[100:150] = 0, np.maximum(low[50:100], 0), high[100:150]
+    low[150:200] = -np.abs(high[150:200])
+    return low, np.maximum(low, high)
+
+
+def test_no_action_leaves_the_bounds_by_rounding_and_compiled_and_numpy_actions_are_the_same_bits():
+    low, high = boxes(4000)
+    layout, random, outside = Layout((1, low.size)), np.random.default_rng(1), 0
+    for y in (1.0, -1.0, 1 - 2**-24, random.uniform(-1, 1, low.size), random.choice([-1.0, 1.0], low.size)):
+        theta = np.concatenate([np.zeros(low.size), np.full(low.size, y)]).astype(np.float32)
+        actions = []
+        for perceptron in KERNELS.values():
+            network, action = perceptron(layout.sizes, "relu", "clip", low, high), np.zeros_like(low)
+            network.load(theta)
+            network.act(np.zeros(1), action, True, None, None)
+            actions.append(action)
+        assert ((low <= action) & (action <= high)).all()
+        assert len({action.tobytes() for action in actions}) == 1
+        plain = (high + low) / 2 + (high - low) / 2 * theta[low.size :]
+        inside = (low <= plain) & (plain <= high)
+        np.testing.assert_array_equal(action[inside], plain[inside])
+        outside += (~inside).sum()
+    assert outside > 1000
+
+
 def test_observations_are_normalised_and_clipped():
     normaliser = Normaliser(np.array([1.0, 0.0], np.float32), np.array([2.0, 0.001], np.float32))
     plain, normalised = make(), make(normaliser=normaliser)

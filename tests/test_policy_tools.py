@@ -292,6 +292,17 @@ def test_npz(tmp_path, normaliser, capsys):
     assert (p["activation"], p["output"], p["task"]) == ("relu", "tanh", "Nowhere-v0")
 
 
+@pytest.mark.parametrize("form", ["npz", "torchscript"])
+def test_exported_actions_stay_in_the_bounds_where_rounding_would_leave_them(tmp_path, form):
+    pytest.importorskip("torch" if form == "torchscript" else "numpy")
+    low, high = np.float32(-0.7), np.float32(0.1)
+    assert (high + low) / 2 + (high - low) / 2 > high
+    theta = np.array([0.0, 0.0, 9.0, -9.0], np.float32)  # the same actions, whatever is observed
+    policy = Policy.load(save(tmp_path / "p.h5", theta, (1, 2), bounds=(low, high), output="clip"))
+    act = getattr(export, form)(policy, tmp_path / "out")
+    assert act(np.zeros((1, 1), np.float32)).tolist() == [[high, low]]
+
+
 @pytest.mark.parametrize("normaliser", [{}, NORMALISER])
 def test_torchscript(tmp_path, normaliser):
     torch = pytest.importorskip("torch")

@@ -142,7 +142,7 @@ def steady(made) -> None:
     made._model.lr_schedule = lambda _: 0.0
 
 
-@pytest.mark.parametrize("how", ["raise", "reward", "observation", "warn"])
+@pytest.mark.parametrize("how", ["raise", "reward", "huge", "observation", "warn"])
 def test_what_cannot_be_learned_from_is_counted_and_not_stored(how):
     """In 10 steps, two episodes break in their fourth; the row before it bootstraps, as does the end of the rollout."""
     made, env = learner(gamma=0.5, gae_lambda=0.0, epochs=1), Breaking(how)

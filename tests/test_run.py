@@ -300,6 +300,18 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     )
 
 
+def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkpoint_before_it(tmp_path):
+    step = ["--es.optimiser", "sgd", "--es.lr_es", 1e30, "--es.weight_decay", 1e10]
+    arguments = ["--algorithm", "es", *TASK, *ROUTINE, *step, "--budget.generations", 6, "--evaluation.every", 2]
+    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
+    assert done.stderr.splitlines() == [
+        "esac_mpi: generation 1: theta_es is no longer finite; lower lr_es, weight_decay or sigma; the last checkpoint stands"
+    ]
+    assert Run.open(tmp_path / "run").state == "failed"
+    assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()
+    assert not (tmp_path / "run" / "policy.h5").exists()
+
+
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
     arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
     done = run(2, *arguments)
@@ -311,7 +323,9 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
     in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
     assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
     for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
-        assert not bad[winners].any() or (~bad).sum() < len(winners)
+        won = winners[winners >= 0]
+        assert not bad[won].any()
+        assert won.size == min(winners.size, (~bad).sum())
 
 
 @pytest.mark.parametrize(

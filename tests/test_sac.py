@@ -71,7 +71,8 @@ class Breaking(Line):
             raise UnstablePhysics
         self.unstable = fourth and self.how == "warn"
         observation = observation * np.nan if fourth and self.how == "observation" else observation
-        return observation, np.inf if fourth and self.how == "reward" else reward, terminated, truncated
+        bad = {"reward": np.inf, "huge": -3.5e38}  # the second is finite in float64, not in a replay
+        return observation, bad.get(self.how, reward) if fourth else reward, terminated, truncated
 
 
 def learner(sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, **values) -> SAC:
@@ -511,11 +512,11 @@ def test_episodes_have_their_own_start_states_and_phases_their_own_exploration()
     assert len(set(env.actions)) == 80
 
 
-@pytest.mark.parametrize("how", ["raise", "warn", "reward", "observation"])
+@pytest.mark.parametrize("how", ["raise", "warn", "reward", "huge", "observation"])
 def test_a_broken_transition_ends_the_episode_and_is_not_stored(how):
     sac = learner()
     phase = sac.phase(Breaking(how), 0, 2, 0)
-    assert (phase.env_steps, phase.episodes, sac.replay.added) == (8, 0, 6)
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, sac.replay.added) == (8, 0, 2, 6)
     assert math.isnan(phase.episodic_return)
     assert all(np.isfinite(column).all() for column in sac.replay.rows(0, 6).values())
 

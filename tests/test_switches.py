@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, run
-from test_esac import LAYOUT, Teacher, Track, advance, epsilon, make, world
+from test_esac import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make, world
 from test_run import assert_same_run, science
 
 from esac_mpi import evolution, noise
@@ -125,6 +125,17 @@ def test_uniform_winners_are_drawn_and_then_ordered(world):
         assert fitness.tolist() == sorted(fitness, reverse=True)
         others += set(row["winners"].tolist()) != set(evolution.select_winners(row["fitness"], 4).tolist())
     assert others >= 6  # of 8: by chance they are the best in one of 210
+
+
+def test_uniform_winners_are_drawn_among_the_finite(world):
+    params, _, _ = make(world, esac__winner_selection="uniform")
+    fitness = np.array([1.0, np.nan, 3.0, np.inf, 5.0, 6.0, np.nan, 8.0, 9.0, -np.inf])
+    drawn = [esac.select(params, k, fitness) for k in range(200)]
+    assert {winners.size for winners in drawn} == {4}
+    counts = np.bincount(np.concatenate(drawn), minlength=10)
+    assert counts[[1, 3, 6, 9]].tolist() == [0] * 4
+    expected = 200 * 4 / 6
+    assert np.abs(counts[[0, 2, 4, 5, 7, 8]] - expected).max() < 4 * np.sqrt(expected / 3)  # four standard deviations
 
 
 @pytest.mark.parametrize("gradient", ["displacement", "displacement_clipped"])
@@ -254,6 +265,40 @@ def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
         assert row[7] == 0
         np.testing.assert_array_equal(row[8:], observations[step + 1])
     assert packed_size(3, 7) == 1 + 11  # the count, and 21 numbers, two by two
+
+
+class Scaling(Track):
+    """Track that scales the action it is given in place, as a user's own task may."""
+
+    def step(self, action):
+        action *= 10
+        return super().step(action)
+
+
+def test_a_recorder_keeps_the_action_that_was_taken_whatever_the_task_makes_of_it():
+    recorder = Recorder(Scaling(), 1)
+    recorder.reset(0)
+    recorder.step(np.array([0.36, 0.09, -1.0], np.float32))
+    np.testing.assert_array_equal(recorder.rows[0, 3:6], np.array([0.36, 0.09, -1.0], np.float32))
+
+
+class Rich(Fragile):
+    """Pay more than float32 holds: a replay would have inf."""
+
+    broken = 3.5e38
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_reward_beyond_float32_makes_an_unstable_episode_and_enters_no_replay(world):
+    params, state, _ = make(world, esac__offspring_transitions=True)
+    learner, env = Teacher(state.theta_sac.copy()), Rich()
+    learner.replay = Replay(1000, 3, 3)
+    env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in (0, 1, 2, 3, 4, 5, 8))
+    row = advance(world, params, state, env, learner=learner)
+    assert np.flatnonzero(np.isnan(row["fitness"])).tolist() == [6, 7, 9]
+    assert state.counters.unstable_episodes == 3
+    assert learner.replay.added == 7 * 10
+    assert np.isfinite(learner.replay.rows(0, 70)["reward"]).all()
 
 
 def test_a_recorder_knows_an_end_from_a_time_limit():

@@ -392,7 +392,8 @@ def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path):
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_episodes_that_others_played_are_taken_over_whole(name):
+@pytest.mark.parametrize("how", ["raise", "huge"])
+def test_episodes_that_others_played_are_taken_over_whole(name, how):
     """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step, which is counted and not stored."""
 
     class Alone:
@@ -403,7 +404,7 @@ def test_episodes_that_others_played_are_taken_over_whole(name):
     mean = Policy(Layout((1, 8, 8, 1)), "relu", "tanh", -np.ones(1), np.ones(1)).set(made.theta)
     uniform, _ = collect(Alone(), env, mean, 2, 0, 1, None)
     acted, _ = collect(Alone(), env, mean, 2, 0, 2, 0.0)
-    broken, _ = collect(Alone(), Breaking("raise"), mean, 1, 0, 3, 0.0)
+    broken, _ = collect(Alone(), Breaking(how), mean, 1, 0, 3, 0.0)
     assert [(len(rows), steps) for rows, _, steps in [*uniform, *acted, *broken]] == [(20, 20)] * 4 + [(3, 4)]
     assert np.ptp(uniform[0][0][:, 1]) > 1.5
     assert np.array_equal(acted[1][0][:, 1], [mean(row[:1].astype(np.float32))[0] for row in acted[1][0]])

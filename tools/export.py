@@ -55,7 +55,7 @@ def npz(policy: Any, out: Path) -> Actor:
             x = np.clip((x - p["mean"]) / p["std"], -5, 5)
         for layer in range(len(views) // 2):
             x = (hidden(x) if layer else x) @ p[f"W{layer}"].T + p[f"b{layer}"]
-        return (p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x)
+        return np.clip((p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"])
 
     return act
 

@@ -22,11 +22,15 @@ def module(policy: Any) -> Any:
     for weight in views[::2]:
         parts += [nn.Linear(weight.shape[1], weight.shape[0]), nn.ReLU() if policy.activation == "relu" else nn.Tanh()]
     parts[-1] = nn.Tanh() if policy.output == "tanh" else nn.Hardtanh()  # which clips to [-1, 1]
-    constants = {"centre": (policy.high + policy.low) / 2, "span": (policy.high - policy.low) / 2}
+    low, high = policy.low, policy.high
+    constants = {"low": low, "high": high, "centre": (high + low) / 2, "span": (high - low) / 2}
     if normaliser is not None:
         constants |= {"mean": normaliser.mean, "std": normaliser.std}
 
     class Actor(nn.Module):
+        low: Any
+        high: Any
+
         def __init__(self) -> None:
             super().__init__()
             self.layers = nn.Sequential(*parts)
@@ -37,7 +41,7 @@ def module(policy: Any) -> Any:
         def forward(self, x: Any) -> Any:
             if normaliser is not None:
                 x = torch.clamp((x - self.mean) / self.std, -5.0, 5.0)
-            return self.centre + self.span * self.layers(x)
+            return torch.clamp(self.centre + self.span * self.layers(x), self.low, self.high)
 
     return Actor().requires_grad_(False).eval()
 

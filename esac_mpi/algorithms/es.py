@@ -20,7 +20,7 @@ from esac_mpi.envs import Env
 from esac_mpi.mutation import Mutation
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.rollout import Best, Counters, NoFiniteReturn, Recorder, action_noise, packed_size, play, width
+from esac_mpi.rollout import Best, Counters, NoFiniteReturn, Recorder, ThetaNotFinite, action_noise, packed_size, play, width
 
 Row = dict[str, Any]
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
@@ -107,11 +107,13 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: None
             gradient += weights[slot] * params.mutation.epsilon(k, slot, block, part)
         gradient /= np.float32(es.population_size * es.sigma)
         change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k)
-        state.theta_es[part] = theta + change
-        return np.array([checksum(state.theta_es[part]), evolution.squares(theta), evolution.squares(change)])
+        new = state.theta_es[part] = theta + change
+        return np.array([checksum(new), *(evolution.squares(x) for x in (theta, change, new))])
 
     slices = [part for _, part in noise.blocks(params.layout.d)]
-    world.checksum, theta_squares, change_squares = world.over_blocks(update, len(slices), 3)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+        world.checksum, theta_squares, change_squares, new_squares = world.over_blocks(update, len(slices), 4)
+    check_finite(k, new_squares)
     state.generation = k
     if es.observation_normalisation:
         state.observation_sums += population.observation_sums
@@ -246,6 +248,14 @@ def step(
     if es.optimiser == "sgd":
         return evolution.sgd_step(ascent, es.lr_es)
     return evolution.adam_step(ascent, m, v, k, es.lr_es)
+
+
+def check_finite(k: int, squares: float) -> None:
+    """Raise ThetaNotFinite, on all ranks, unless theta_es after generation k is finite, which the sum of its squares tells."""
+    if not math.isfinite(squares):
+        raise ThetaNotFinite(
+            f"generation {k}: theta_es is no longer finite; lower lr_es, weight_decay or sigma; the last checkpoint stands"
+        )
 
 
 def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None) -> Policy:

@@ -11,6 +11,7 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
   the winners' parents are still those that were evaluated. Until line 11 nothing is changed, so that a generation can be
   abandoned while its population is evaluated or SAC learns.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
+- Only members with a finite return win (line 10): where they are fewer than w, so are winners and children.
 - Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `offspring_transitions` says so.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
@@ -77,7 +78,7 @@ class State:
 class Plan:
     """What rank 0 decides from the fitness: all that travels between nodes beside scalars and theta_sac."""
 
-    winners: np.ndarray  # int64 [w] members, best first
+    winners: np.ndarray  # int64 members, best first: w of them, or as many as have a finite return
     p_sac: float
     learns: bool  # whether a SAC phase runs
     sigma: float  # of the next generation
@@ -141,7 +142,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     state.sigma = plan.sigma  # line 24
     state.expected_length = expected_slots(params, state, population, plan)
     state.mean_length = strategy.mean_length(esac, state.mean_length, population)
-    state.parents = new_population(esac, born=len(state.children))  # line 27
+    state.parents = new_population(esac, born=min(plan.winners.size, len(state.children)))  # line 27
     state.generation = k
     strategy.count(state.counters, population, params.horizon)
 
@@ -183,11 +184,12 @@ def decide(params: Params, state: State, k: int, fitness: np.ndarray, world: Any
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
-    """Return the members that win, best first, int64 [w]. Algorithm 1, line 10."""
+    """Return the members that win, best first, int64 [w] or, where fewer returns are finite, fewer. Algorithm 1, line 10."""
     count = configuration.winners(params.config.esac)
     if params.config.esac.winner_selection != "uniform":
         return evolution.select_winners(fitness, count)
-    drawn = np.sort(noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)[:count])
+    shuffled = noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)
+    drawn = np.sort(shuffled[np.isfinite(fitness[shuffled])][:count])
     return drawn[evolution.select_winners(fitness[drawn], count)]
 
 
@@ -207,7 +209,10 @@ def slot_sigmas(esac: configuration.ESAC, parents: np.ndarray, sigma: float) -> 
 def update(
     params: Params, state: State, k: int, sigma_noise: float, population: Population, winners: np.ndarray, world: Any
 ) -> Row:
-    """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node."""
+    """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
+
+    A child that has no winner is zeros; new_population gives its slot theta_es.
+    """
     esac = params.config.esac
     slices = [part for _, part in noise.blocks(params.layout.d)]
     sigmas = slot_sigmas(esac, state.parents, sigma_noise)
@@ -216,7 +221,7 @@ def update(
     won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
     for place, (slot, sign) in enumerate(strategy.member(esac, int(i)) for i in winners):
         won.setdefault(slot, []).append((place, sign))
-    takes = [taken_rows(params, k, child) for child in range(len(state.children))]
+    takes = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
     rows = params.layout.rows()
 
     def work(block: int) -> np.ndarray:
@@ -245,12 +250,15 @@ def update(
             else:
                 taken_here = expanded(taken, rows, part)
             state.children[child, part] = evolution.crossover(rebuilt[child], new, taken_here)
+        state.children[len(takes) :, part] = 0
         state.theta_es[part] = new
         towards_sac, change = state.theta_sac[part] - theta, new - theta
-        sums = [evolution.squares(x) for x in (theta, step, change, towards_sac)]
+        sums = [evolution.squares(x) for x in (theta, step, change, towards_sac, new)]
         return np.array([strategy.checksum(new), evolution.inner(change, towards_sac), *sums])
 
-    world.checksum, inner, *squares = world.over_blocks(work, len(slices), 6)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+        world.checksum, inner, *squares, new_squares = world.over_blocks(work, len(slices), 7)
+    strategy.check_finite(k, new_squares)
     theta, step, change, towards_sac = np.sqrt(squares)
     cosine = inner / (change * towards_sac) if change * towards_sac > 0 else np.nan
     return {
@@ -347,7 +355,8 @@ def expected_slots(params: Params, state: State, population: Population, plan: P
     means = {kind: length[parents == kind].mean() for kind in (CENTRE, SAC_COPY) if (parents == kind).any()}
     expected = np.full(parents.size, means.get(CENTRE, length.mean()))
     children = len(state.children)
-    expected[:children] = population.length[plan.winners[:children]]
+    born = plan.winners[:children]
+    expected[: born.size] = population.length[born]
     expected[children : children + params.config.esac.sac_copies] = means.get(SAC_COPY, length.mean())
     return expected
 
@@ -361,13 +370,13 @@ def describe(params: Params, state: State, population: Population, plan: Plan, m
     """Return a row's columns about the population, as it was evaluated."""
     slot_of = np.arange(population.fitness.size) // (population.fitness.size // state.parents.size)
     parent = state.parents[slot_of]
-    won = parent[plan.winners]
+    won, missing = parent[plan.winners], configuration.winners(params.config.esac) - plan.winners.size
     return {
         "fitness": population.fitness,
         "length": population.length,
         "length_cap": population.cap,
         "parent": parent,
-        "winners": plan.winners,
+        "winners": np.pad(plan.winners, (0, missing), constant_values=-1),
         "wins_centre": int((won == CENTRE).sum()),
         "wins_sac": int((won == SAC_COPY).sum()),
         "wins_children": int((won >= CHILD).sum()),

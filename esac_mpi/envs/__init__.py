@@ -17,6 +17,7 @@ Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> obser
 
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
+LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
 CONTINUOUS = {"esac", "sac", "td3"}  # algorithms that learn from the gradient of Q by a continuous action
 
 
@@ -60,12 +61,13 @@ class Env(Protocol):
 
 def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
     """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from."""
+    scaled = (env.high + env.low) / 2 + (env.high - env.low) / 2 * action
     try:
-        answer = env.step((env.high + env.low) / 2 + (env.high - env.low) / 2 * action)
+        answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high))  # rounding may have left the bounds
     except UnstablePhysics:
         return None
     observation, reward, *_ = answer
-    return answer if math.isfinite(reward) and np.isfinite(observation).all() and not env.unstable else None
+    return answer if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable else None
 
 
 def make(id: str, horizon: int = 0) -> Env:
@@ -122,11 +124,20 @@ def task_horizon(id: str, own: float, requested: int) -> int:
 
 
 def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds as float32 [action]. Raises TaskError where there is none."""
+    """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold."""
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
-    if not np.isfinite(bounds).all():
+    if not (np.abs(bounds) <= LARGEST / 2).all():
         raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it.")
     return bounds
+
+
+def rounded_out(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does; None where none does.
+
+    Actions are then to be clipped to them, in their type.
+    """
+    beyond = (env.low < np.ravel(low)).any() or (env.high > np.ravel(high)).any()
+    return (low, high) if beyond else None
 
 
 def import_mujoco() -> ModuleType:

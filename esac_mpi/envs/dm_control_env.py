@@ -10,7 +10,16 @@ os.environ.setdefault("MUJOCO_GL", "disabled")  # or the import looks for a disp
 from dm_control import suite
 from dm_control.rl.control import PhysicsError
 
-from esac_mpi.envs import TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, warning_counts
+from esac_mpi.envs import (
+    TaskError,
+    UnstablePhysics,
+    action_bounds,
+    import_mujoco,
+    nearest,
+    rounded_out,
+    task_horizon,
+    warning_counts,
+)
 from esac_mpi.envs.suite_tasks import own_step
 
 mujoco = import_mujoco()
@@ -29,9 +38,9 @@ class DMControlEnv:
         action = self._env.action_spec()
         observations = self._env.observation_spec()
         self.id = id
-        self.low, self.high = action_bounds(
-            id, np.broadcast_to(action.minimum, action.shape), np.broadcast_to(action.maximum, action.shape)
-        )
+        bounds = np.broadcast_to(action.minimum, action.shape), np.broadcast_to(action.maximum, action.shape)
+        self.low, self.high = action_bounds(id, *bounds)
+        self._own_bounds = rounded_out(self, *bounds)
         self.action_size = self.low.size
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
         limit = self._env._step_limit  # a float, and there is no public name; the last step is the first not below it
@@ -73,7 +82,7 @@ class DMControlEnv:
         return any(self._warnings.tolist())
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        timestep = self._env.step(action)
+        timestep = self._env.step(action if self._own_bounds is None else np.clip(action, *self._own_bounds))
         terminated = timestep.last() and timestep.discount == 0.0
         return self._flat(timestep.observation), float(timestep.reward), terminated, timestep.last()
 

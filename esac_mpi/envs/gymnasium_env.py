@@ -13,7 +13,17 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from esac_mpi.envs import OWN, TaskError, UnstablePhysics, action_bounds, import_mujoco, nearest, task_horizon, warning_counts
+from esac_mpi.envs import (
+    OWN,
+    TaskError,
+    UnstablePhysics,
+    action_bounds,
+    import_mujoco,
+    nearest,
+    rounded_out,
+    task_horizon,
+    warning_counts,
+)
 from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
@@ -35,6 +45,7 @@ class GymnasiumEnv:
         limit = self._env.spec.max_episode_steps if self._env.spec else None
         self.horizon = task_horizon(id, limit or math.inf, horizon)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
+        self._own_bounds = rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
         self._steps = 0
         self._rebuild = _keeps_world(self._env)
         self._own_step = own_step(self._env)
@@ -81,7 +92,8 @@ class GymnasiumEnv:
         """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
-        return action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
+        native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
+        return native if self._own_bounds is None else np.clip(native, *self._own_bounds)
 
 
 def _build(id: str) -> gymnasium.Env[Any, Any]:
