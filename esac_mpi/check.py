@@ -220,7 +220,7 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
     complaints = affinity.complaints([], [cores], config.learner.threads)
     more = affinity.threads_for_learner(cores, ranks)
     if more > config.learner.threads and (wanted == "cpu" or not gpus):
-        found += f"; cores have no rank, a new run can have --learner.threads {more}"
+        found += f"; {more - 1} core(s) have no rank, a new run could use them: --learner.threads {more}"
     return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
 
 

@@ -235,7 +235,8 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     if job.run.restored is None:
         threads = affinity.threads_for_learner(affinity.cores(), job.world.locals)
         if origin["device"] == "cpu" and threads > config.learner.threads:
-            log.say(f"  cores of this node have no rank; begun anew, the learner has them: --fresh --learner.threads {threads}")
+            spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"
+            log.say(f"  {spare}: --fresh --learner.threads {threads}")
         return
     if job.run.died:
         log.say(f"  {job.run.died}")

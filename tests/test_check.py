@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import launchers
 import numpy as np
@@ -257,7 +258,9 @@ def test_a_gpu_that_is_not_there_is_wrong():
 
 def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
     cpu = settings(algorithm="sac", learner__device="cpu")
-    assert check.learner(cpu, [0, 1, 2, 3], 2).found.endswith("cores have no rank, a new run can have --learner.threads 3")
+    assert check.learner(cpu, [0, 1, 2, 3], 2).found.endswith(
+        "2 core(s) have no rank, a new run could use them: --learner.threads 3"
+    )
     assert "a new run" not in check.learner(cpu, [0, 1], 2).found
     assert "a new run" not in check.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
 
@@ -283,3 +286,23 @@ def test_locks_that_reach_no_other_node_are_noted():
     assert not check.locks(True, 3, "b", "").remedy
     assert "second run" in check.locks(None, 0, "a", "Function not implemented").remedy
     assert check.is_locked(Path("/nowhere/at/all")) is None
+
+
+@pytest.mark.parametrize("threads", [1, 7])
+def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, threads):
+    said = []
+    monkeypatch.setattr(set_up.log, "say", said.append)
+    monkeypatch.setattr(set_up.affinity, "cores", lambda: list(range(8)))
+    chosen = settings(algorithm="esac", learner__threads=threads)
+    env = make("CyclicMDP-v0")
+    params = ALGORITHMS["esac"].Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
+    world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None)
+    job = SimpleNamespace(config=chosen, world=world, run=new, params=params, learner=object())
+    set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m"})
+    assert "50 members a generation on 64 evaluating rank(s): 1 turn(s); 14 rank(s) never have one: 50 would do" in said[3]
+    advised = re.findall(r"--.*", " ".join(said))
+    assert advised == (["--fresh --learner.threads 7"] if threads == 1 else [])
+    for options in advised:
+        again, fresh = config.load(options.split())
+        assert fresh
+        assert again.learner.threads == 7
