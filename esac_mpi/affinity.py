@@ -25,6 +25,14 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
     if threads > len(allowed[0]):
         found.append(
             f"learner.threads = {threads}, but rank 0 may run on {len(allowed[0])} core(s): have the launcher give it more, "
-            "or lower learner.threads"
+            "or give a new run fewer"
         )
     return found
+
+
+def threads_for_learner(allowed: list[int], ranks: int) -> int:
+    """Return how many threads the learner can have without taking a core from another rank.
+
+    allowed: cores that rank 0 may run on; ranks: of its node.
+    """
+    return 1 + max(0, len(allowed) - ranks)

@@ -25,7 +25,7 @@ import numpy as np
 
 from esac_mpi import affinity, envs, job, kernels, learners, mutation, provenance, set_up
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import World, binding
+from esac_mpi.comm import World, binding, boards, free_memory
 from esac_mpi.config import Config
 from esac_mpi.policy import Layout
 
@@ -88,7 +88,8 @@ def check(config: Config, world: World, seconds_left: float = math.inf) -> int:
     exchange = look_at_exchange(world)
     code = 0
     if world.rank == 0:
-        lines = [*launch(ranks, world), *machine(config, ranks), *task(config, ranks), *memory(config, env, ranks)]
+        lines = [*launch(ranks, world), *machine(config, ranks), *task(config, ranks)]
+        lines += [*work(config, env, world.size), *memory(config, env, ranks)]
         lines += [*scheduler(dict(os.environ), seconds_left), *directory, exchange]
         code = job.WRONG_USAGE if any(line.fatal for line in lines) else 0
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
@@ -153,10 +154,8 @@ def blas() -> str:
 
 def shared_free() -> int:
     """Return the free bytes of /dev/shm, -1 where there is none."""
-    if not os.path.isdir("/dev/shm"):
-        return -1
-    free = os.statvfs("/dev/shm")
-    return free.f_bavail * free.f_frsize
+    free = free_memory()
+    return -1 if free is None else free
 
 
 def launch(ranks: list[Rank], world: World) -> list[Line]:
@@ -195,12 +194,12 @@ def machine(config: Config, ranks: list[Rank]) -> list[Line]:
     return [
         Line("BLAS", "; ".join(threads), "set OMP_NUM_THREADS=1 before numpy is imported" if many else ""),
         Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slow),
-        learner(config, ranks[0].cores),
+        learner(config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)),
     ]
 
 
-def learner(config: Config, cores: list[int]) -> Line:
-    """Return the line about torch, which rank 0 alone imports, and the GPUs that it sees."""
+def learner(config: Config, cores: list[int], ranks: int) -> Line:
+    """Return the line about torch, which rank 0 alone imports, and the GPUs that it sees; on its node there are `ranks`."""
     if config.algorithm == "es":
         return Line("torch", "not used by es")
     start = time.perf_counter()
@@ -219,6 +218,9 @@ def learner(config: Config, cores: list[int]) -> Line:
         except learners.NotInstalled as error:
             remedy = "; ".join(filter(None, (remedy, str(error))))
     complaints = affinity.complaints([], [cores], config.learner.threads)
+    more = affinity.threads_for_learner(cores, ranks)
+    if more > config.learner.threads and (wanted == "cpu" or not gpus):
+        found += f"; {more - 1} core(s) have no rank, a new run could use them: --learner.threads {more}"
     return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
 
 
@@ -239,8 +241,12 @@ def task(config: Config, ranks: list[Rank]) -> list[Line]:
 class Counter:
     """Stands in for World where a run makes its shared arrays: counts their bytes, and makes them of untouched memory."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
+    def __init__(self, ranks: int) -> None:
+        self.bytes, self.ranks = 0, ranks
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Count the boards of a `map`."""
+        self.shared(boards(count, columns, self.ranks), np.float64)
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Return an array that takes no memory until it is written."""
@@ -258,28 +264,44 @@ class Counter:
         return np.zeros(columns)
 
 
-def needed(config: Config, env: envs.Env) -> int:
-    """Return the bytes of shared memory that a run holds on a node: its state and noise; results come on top, below 1 MiB."""
-    layout, counter = Layout((env.observation_size, *config.policy.hidden, env.action_size)), Counter()
+def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
+    """Return the line about what the ranks have to do."""
+    if env is None:
+        return []
+    layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
+    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutation.Philox(config.seed))
+    found, better = set_up.spread(params, ranks)
+    if better and getattr(getattr(config, config.algorithm), "episodes_on", "") == "root":
+        better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"
+    return [Line("work", found, better)]
+
+
+def needed(config: Config, env: envs.Env, ranks: int) -> int:
+    """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
+    layout, counter = Layout((env.observation_size, *config.policy.hidden, env.action_size)), Counter(ranks)
     mutate = mutation.make(config, layout, counter)
-    algorithm = ALGORITHMS[config.algorithm]
-    algorithm.init(algorithm.Params(config, layout, env.horizon, mutate), counter)
+    set_up.make_state(ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate), counter)
     return counter.bytes + 2**20
 
 
 def memory(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line]:
-    """Return the line about the shared memory of the node that has least of it."""
+    """Return the line about the shared memory of the node that has least of it, of those that have several ranks."""
     if env is None:
         return []
-    least = min((rank for rank in ranks if rank.shared_free >= 0), key=lambda rank: rank.shared_free, default=None)
+    nodes = [rank.node for rank in ranks]
+    sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
+    least = min((rank for rank in sharing if rank.shared_free >= 0), key=lambda rank: rank.shared_free, default=None)
     try:
-        need = needed(config, env)
+        need = needed(config, env, len(ranks))
     except mutation.TableTooSmall as error:
         return [Line("memory", "the noise table is too short", str(error), True)]
+    if not sharing:
+        return [Line("memory", f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it")]
     if least is None:
         return [Line("memory", f"no /dev/shm; the run shares {size(need)} a node")]
     found = f"/dev/shm has {size(least.shared_free)} free on {least.host}; the run needs {size(need)}"
-    small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), or a smaller network or noise table"
+    small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one rank a node, "
+    small += "or give a new run a smaller network, noise table or population"
     return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
 
 

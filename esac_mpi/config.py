@@ -172,7 +172,7 @@ class ESAC(Evolution):
     offspring_transitions: bool = False
     """Whether the transitions of the population's episodes enter the replay, in member order, at the end of their generation
     (ERL). P: no, 5.1.2 has a dedicated replay. They travel with the returns: n x fitness_episodes x horizon x (2 o + a + 2)
-    x 4 bytes a generation to each node, and twice that of its shared memory. Not with learner_lag."""
+    x 4 bytes a generation to rank 0's node, and twice that of each node's shared memory. Not with learner_lag."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,10 +14,20 @@ from esac_mpi.policy import Policy
 class Spread(Protocol):
     """What this module needs of the ranks (comm.World)."""
 
+    rank: int
+
     def map(
-        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Run work(i) -> [columns] over all ranks; return [count, columns] and busy seconds [size]."""
+        """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
+
+
+class Board(NamedTuple):
+    """The shape of what ranks put together: a row for each piece of work, of whose numbers rank 0's node alone needs the bulk."""
+
+    rows: int
+    columns: int
+    bulk: int = 0  # of the columns, at their end
 
 
 class NoFiniteReturn(Exception):
@@ -202,9 +212,10 @@ def collect(
     """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
 
     mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them but float32, return and steps of each
-    episode, and each rank's busy time [s].
+    episode, on rank 0 alone and until the next `collect`; and each rank's busy time [s].
     """
     numbers = width(env.observation_size, env.action_size)
+    board = collection_board(episodes, env.horizon, numbers)
 
     def work(i: int) -> np.ndarray:
         random = generator(seed, Purpose.LEARNER, k, block=i)
@@ -222,8 +233,14 @@ def collect(
             raise
         return np.concatenate([[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)])
 
-    table, busy = world.map(work, episodes, 2 + packed_size(env.horizon, numbers))
-    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table], busy
+    table, busy = world.map(work, board.rows, board.columns, bulk=board.bulk)
+    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.rank == 0], busy
+
+
+def collection_board(episodes: int, horizon: int, width: int) -> Board:
+    """Return the shape of what `collect` puts together: return, steps and transitions of each episode."""
+    packed = packed_size(horizon, width)
+    return Board(episodes, 2 + packed, packed)
 
 
 def evaluate(
@@ -244,10 +261,15 @@ def evaluate(
             raise
         return np.array([episode.episodic_return, episode.episodic_length])
 
-    table, _ = world.map(work, len(names) * episodes, 2)
-    returns = table[:, 0].reshape(len(names), episodes)
+    table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])
+    returns = table[:, 0].reshape(len(names), episodes).copy()
     unstable = int(np.isnan(returns).sum())
     return dict(zip(names, returns, strict=True)), int(table[:, 1].sum()), unstable
+
+
+def evaluation_board(policies: int, episodes: int) -> Board:
+    """Return the shape of what `evaluate` puts together: return and steps of each episode."""
+    return Board(policies * episodes, 2)
 
 
 def mean_return(returns: np.ndarray) -> float:

@@ -4,6 +4,8 @@ import heapq
 
 import numpy as np
 
+WASTE = 0.1  # share of the ranks' time that is worth a remark
+
 
 def deal(expected: np.ndarray, capacity: np.ndarray) -> list[np.ndarray]:
     """Deal members to nodes, each to the one that would be done with it first, longest first.
@@ -22,3 +24,19 @@ def deal(expected: np.ndarray, capacity: np.ndarray) -> list[np.ndarray]:
         shares[node].append(int(i))
         heapq.heapreplace(heap, (load + expected[i] / ranks[node], node))
     return [np.array(share, np.int64) for share in shares]
+
+
+def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
+    """Return how many turns `ranks` evaluating ranks take for a generation, and what number of them would do better, if any.
+
+    Counted as if all took the same time; then ceil(count / turns) ranks need as many turns, and no rank waits in the last one.
+    """
+    turns = -(-count // ranks)
+    found = f"{count} {what} a generation on {ranks} evaluating rank(s): {turns} turn(s)"
+    if ranks > count:
+        return found, f"{ranks - count} rank(s) never have one: {count} would do"
+    if count >= (1 - WASTE) * turns * ranks:
+        return found, ""
+    enough, faster = -(-count // turns), -(-count // (turns - 1))
+    better = f"{enough} take as many turns, " if enough < ranks else ""
+    return found, f"{count - (turns - 1) * ranks} of {ranks} have work in the last: {better}{faster} take {turns - 1}"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, envs, learners, log, mutation, provenance, state
+from esac_mpi import affinity, envs, learners, log, mutation, provenance, rollout, schedule, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config
@@ -46,7 +46,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     )
     beside = together(world, lambda: learner_env(config, world), task_errors)
     params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
-    initial = together(world, lambda: ALGORITHMS[config.algorithm].init(params, world), {MemoryError: WRONG_USAGE})
+    initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     learner_errors: dict[type[Exception], int] = {learners.NoDevice: WRONG_USAGE, learners.NotInstalled: WRONG_USAGE}
     learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
@@ -127,6 +127,16 @@ def make_task(config: Config) -> envs.Env:
     return env
 
 
+def make_state(params: es.Params, world: Any) -> Any:
+    """Return the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
+    config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
+    initial = algorithm.init(params, world)
+    for board in (algorithm.board(params), rollout.evaluation_board(len(initial.policies), config.evaluation.episodes)):
+        if board.rows:
+            world.reserve(board.rows, board.columns)
+    return initial
+
+
 def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
     """Return the gradient learner, on rank 0 of the algorithms that have one."""
     if world.rank or config.algorithm == "es":
@@ -201,6 +211,17 @@ def take_up(job: Job, run: "Run") -> None:
     job.display = log.Display(job.config.display.style, job.config.display.every_seconds)
 
 
+def spread(params: es.Params, ranks: int) -> tuple[str, str]:
+    """Return what work a generation has for the ranks, and what number of them would do better, if any."""
+    config, esac, rows = params.config, params.config.esac, ALGORITHMS[params.config.algorithm].board(params).rows
+    if not rows:
+        evaluations = f"evaluations, {config.evaluation.episodes} episode(s) every {config.evaluation.every} generation(s)"
+        return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
+    beside = config.algorithm == "esac" and esac.sac_phases and esac.learner_lag and ranks > 1
+    found, better = schedule.fit(rows, ranks - bool(beside), "members" if config.algorithm in ("esac", "es") else "episodes")
+    return f"{found}, rank 0 is with the learner" if beside else found, better
+
+
 def announce(job: Job, origin: dict[str, Any]) -> None:
     """Say what runs, where, and from which generation. Rank 0 only."""
     assert job.run is not None
@@ -208,13 +229,14 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
+    found, better = spread(job.params, job.world.size)
+    if better:
+        log.say(f"  {found}; {better}")
     if job.run.restored is None:
-        spare = len(affinity.cores()) - job.world.locals
-        if origin["device"] == "cpu" and spare > 0:
-            threads = config.learner.threads
-            log.say(
-                f"  {spare} core(s) of this node have no rank; the learner could use them: --learner.threads {threads + spare}"
-            )
+        threads = affinity.threads_for_learner(affinity.cores(), job.world.locals)
+        if origin["device"] == "cpu" and threads > config.learner.threads:
+            spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"
+            log.say(f"  {spare}: --fresh --learner.threads {threads}")
         return
     if job.run.died:
         log.say(f"  {job.run.died}")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import launchers
 import numpy as np
@@ -13,15 +14,15 @@ import pytest
 from conftest import CYCLIC, CYCLIC_ES, EAGER, run
 from mpi4py import MPI
 
-from esac_mpi import check, config
+from esac_mpi import check, config, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.policy import Layout
 
-SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "memory", "scheduler", "time left"]
-SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
+SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "work", "memory", "scheduler"]
+SUBJECTS += ["time left", "directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
 SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
 
 
@@ -137,15 +138,30 @@ def test_an_exchange_with_wrong_results_is_2(world, tmp_path, capsys, monkeypatc
 def test_shared_memory_needed_is_what_a_run_allocates(world):
     chosen = settings(algorithm="esac", esac__noise="table", esac__noise_table_size=1000)
     env = make("CyclicMDP-v0")
-    allocated = []
-    honest = world.shared
-    world.shared = lambda shape, dtype=np.float32: allocated.append(honest(shape, dtype)) or allocated[-1]
+    sizes = []
+    honest = world._node.shared
+    world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
     layout = Layout((env.observation_size, 8, 8, env.action_size))
     mutate = check.mutation.make(chosen, layout, world)
-    ALGORITHMS["esac"].init(ALGORITHMS["esac"].Params(chosen, layout, env.horizon, mutate), world)
+    set_up.make_state(ALGORITHMS["esac"].Params(chosen, layout, env.horizon, mutate), world)
     sums = 8  # the table's own sums over blocks, one float64
-    assert check.needed(chosen, env) - 2**20 == sum(array.nbytes for array in allocated) - sums
-    assert check.needed(chosen, env) - 2**20 == 4 * (1000 + (4 + 10) * layout.d)  # two thetas, two moments, ten children
+    assert check.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
+    boards = 2 * 8 * ((50 * 5 + 5) + (20 * 2 + 5))  # 50 members' five numbers, 20 episodes' two, five of each rank; twice
+    assert check.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
+
+
+def test_the_boards_of_transitions_that_travel_are_counted():
+    env = make("CyclicMDP-v0", 40)
+    o, a = env.observation_size, env.action_size
+    packed = 1 + 40 * (2 * o + a + 2) // 2  # float64 that hold a count and 40 transitions of float32
+    sizes = {"esac__population_size": 50, "esac__sac_copies": 0, "esac__crossover": "off"}
+    apart, together = (settings(algorithm="esac", esac__offspring_transitions=yes, **sizes) for yes in (False, True))
+    assert check.needed(together, env, 3) - check.needed(apart, env, 3) == 2 * 8 * 50 * packed
+    for name in ("td3", "ddpg"):
+        root = settings(algorithm=name)
+        ranks = config.updated(root, {f"{name}.episodes_on": "ranks"})
+        more = 2 * 8 * (8 * (2 + packed) + 3 * 5)  # eight episodes, headers of three ranks
+        assert check.needed(ranks, env, 3) - check.needed(root, env, 3) == more
 
 
 def rank(**changes) -> check.Rank:
@@ -169,6 +185,59 @@ def test_the_smallest_shared_memory_decides():
     assert not line.remedy
 
 
+def test_too_little_shared_memory_for_transitions_is_2_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("FREE", "20000")  # room for the state
+    arguments = [*CYCLIC, "--esac.offspring_transitions", "true", "--budget.generations", 1, "--run-dir", tmp_path / "run"]
+    done = run(2, *arguments, code=2, program=EAGER)
+    env = make("CyclicMDP-v0", 40)
+    packed = 1 + 40 * (2 * env.observation_size + env.action_size + 2) // 2
+    assert f"has 20000 bytes free; the shared arrays need {2 * 8 * (10 * (5 + packed) + 2 * 5)} more" in done.stderr
+    assert done.stderr.count("esac_mpi:") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rank_alone_on_its_node_needs_no_shared_memory():
+    env = make("CyclicMDP-v0")
+    (line,) = check.memory(settings(), env, [rank(shared_free=0), rank(node=1, shared_free=0)])
+    assert not line.remedy
+    assert "one rank a node needs no /dev/shm" in line.found
+    (line,) = check.memory(settings(), env, [rank(shared_free=0), rank(node=1, host="b"), rank(node=1, host="b")])
+    assert "free on b" in line.found
+    assert not line.fatal
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "found", "better"),
+    [
+        (
+            {"es__population_size": 50},
+            64,
+            "50 members a generation on 64 evaluating rank(s)",
+            "14 rank(s) never have one: 50 would do",
+        ),
+        ({"es__population_size": 50}, 25, "2 turn(s)", ""),
+        ({"es__population_size": 50}, 32, "2 turn(s)", "18 of 32 have work in the last: 25 take as many turns, 50 take 1"),
+        (
+            {"algorithm": "esac", "esac__learner_lag": 5},
+            51,
+            "on 50 evaluating rank(s): 1 turn(s), rank 0 is with the learner",
+            "",
+        ),
+        ({"algorithm": "esac", "esac__learner_lag": 5}, 64, "on 63 evaluating", "13 rank(s) never have one: 50 would do"),
+        ({"algorithm": "sac"}, 1, "rank 0 plays and learns", ""),
+        ({"algorithm": "sac"}, 4, "rank 0 plays", "the other 3 only play evaluations, 10 episode(s) every 10 generation(s)"),
+        ({"algorithm": "td3"}, 4, "rank 0 plays", "in a new run with --td3.episodes_on ranks they play its training episodes"),
+        ({"algorithm": "td3", "td3__episodes_on": "ranks"}, 9, "8 episodes a generation", "1 rank(s) never have one: 8 would do"),
+    ],
+)
+def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, found, better):
+    (line,) = check.work(settings(**changes), make("CyclicMDP-v0"), ranks)
+    assert found in line.found
+    assert better in line.remedy
+    assert bool(better) == bool(line.remedy)
+    assert not line.fatal
+
+
 def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_noted(world):
     world.size, world.nodes = 2, 1
     *_, node = check.launch([rank(cores=[3]), rank(cores=[3])], world)
@@ -181,10 +250,19 @@ def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_not
 
 
 def test_a_gpu_that_is_not_there_is_wrong():
-    line = check.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1])
+    line = check.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
     assert line.fatal
     assert "learner.device = cuda:77, but rank 0 sees" in line.remedy
-    assert "give it more" in check.learner(settings(algorithm="sac", learner__threads=3), [0, 1]).remedy
+    assert "give it more" in check.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
+
+
+def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
+    cpu = settings(algorithm="sac", learner__device="cpu")
+    assert check.learner(cpu, [0, 1, 2, 3], 2).found.endswith(
+        "2 core(s) have no rank, a new run could use them: --learner.threads 3"
+    )
+    assert "a new run" not in check.learner(cpu, [0, 1], 2).found
+    assert "a new run" not in check.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
 
 
 def test_what_the_scheduler_says_is_shown():
@@ -208,3 +286,23 @@ def test_locks_that_reach_no_other_node_are_noted():
     assert not check.locks(True, 3, "b", "").remedy
     assert "second run" in check.locks(None, 0, "a", "Function not implemented").remedy
     assert check.is_locked(Path("/nowhere/at/all")) is None
+
+
+@pytest.mark.parametrize("threads", [1, 7])
+def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, threads):
+    said = []
+    monkeypatch.setattr(set_up.log, "say", said.append)
+    monkeypatch.setattr(set_up.affinity, "cores", lambda: list(range(8)))
+    chosen = settings(algorithm="esac", learner__threads=threads)
+    env = make("CyclicMDP-v0")
+    params = ALGORITHMS["esac"].Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
+    world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None)
+    job = SimpleNamespace(config=chosen, world=world, run=new, params=params, learner=object())
+    set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m"})
+    assert "50 members a generation on 64 evaluating rank(s): 1 turn(s); 14 rank(s) never have one: 50 would do" in said[3]
+    advised = re.findall(r"--.*", " ".join(said))
+    assert advised == (["--fresh --learner.threads 7"] if threads == 1 else [])
+    for options in advised:
+        again, fresh = config.load(options.split())
+        assert fresh
+        assert again.learner.threads == 7

@@ -1,7 +1,9 @@
-"""World on one process; on several, tests/test_run.py compares whole runs."""
+"""World on one process, and in tests/exchanges.py on four; tests/test_run.py compares whole runs."""
 
+import launchers
 import numpy as np
 import pytest
+from conftest import ROOT
 from mpi4py import MPI
 
 from esac_mpi import comm
@@ -28,9 +30,29 @@ def test_map_begins_with_what_is_expected_to_take_longest(world):
     assert table.tolist() == [[0], [1], [2], [3]]
 
 
-def test_results_stay_their_readers_when_the_next_ones_are_made(world):
-    tables = [world.map(lambda i, k=k: np.array([10 * k + i]), 3, 1)[0] for k in range(4)]
-    assert [table.ravel().tolist() for table in tables] == [[10 * k, 10 * k + 1, 10 * k + 2] for k in range(4)]
+def test_results_are_read_in_place_and_stay_until_the_next_ones_of_their_shape_are_there(world):
+    first, _ = world.map(lambda i: np.array([i]), 3, 1)
+    other, _ = world.map(lambda i: np.array([i, i]), 3, 2)
+    seen = []
+    second, _ = world.map(lambda i: seen.append(first.ravel().tolist()) or np.array([10 + i]), 3, 1)
+    assert seen == [[0, 1, 2]] * 3
+    assert (first.ravel().tolist(), second.ravel().tolist()) == ([0, 1, 2], [10, 11, 12])
+    third, _ = world.map(lambda i: np.array([20 + i]), 3, 1)
+    assert np.shares_memory(first, third)
+    assert not np.shares_memory(second, third)
+    assert other[:, 1].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        third[0] = 1
+
+
+def test_boards_that_are_reserved_are_those_that_are_used(world):
+    shared, made = world.shared, []
+    world.shared = lambda shape, dtype: made.append(shape) or shared(shape, dtype)
+    world.reserve(3, 2)
+    assert made == [comm.boards(3, 2, 1)] == [(2, 3 * 2 + 5)]
+    world.map(lambda i: np.zeros(2), 3, 2)
+    world.reserve(3, 2)
+    assert len(made) == 1
 
 
 def test_at_root_gives_rank_0s_result(world):
@@ -53,8 +75,23 @@ def test_shared_arrays_hold_what_was_shared(world):
 
 
 def test_too_little_shared_memory_is_refused_with_the_bytes(world):
-    with pytest.raises(MemoryError, match=f"need {2**60} more"):
+    world._node.size = 2
+    with pytest.raises(MemoryError, match=f"need {2**60} more: ask for a larger /dev/shm .* or start one rank a node"):
         world.shared((2**58,), np.float32)
+
+
+def test_one_rank_on_a_node_needs_no_shared_memory(world, monkeypatch):
+    monkeypatch.setattr(comm.node, "free_memory", lambda: 0)
+    assert world.share(np.arange(3)).tolist() == [0, 1, 2]
+    assert world.map(lambda i: np.array([i]), 3, 1)[0].ravel().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_ranks_leave_their_parts_when_one_of_any_node_gives_up_and_bulk_reaches_rank_0s_node(mpi):
+    if reason := launchers.missing(mpi):
+        pytest.skip(reason)
+    line = [*launchers.launcher(mpi, 4), launchers.python(mpi), ROOT / "tests/exchanges.py"]
+    assert launchers.run(line).stdout.split() == ["sound"] * 4
 
 
 def test_a_wish_to_stop_reaches_the_next_exchange(world):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, mutation, noise
+from esac_mpi import config, mutation, noise, rollout
 from esac_mpi.algorithms import es
 from esac_mpi.comm import World
 from esac_mpi.noise import Purpose
@@ -70,6 +70,23 @@ def make(world, layout, **settings):
     config.check(options)
     params = es.Params(options, layout, 4, mutation.make(options, layout, world))
     return params, es.init(params, world)
+
+
+def test_a_generations_row_stays_when_the_ranks_board_is_written_again(world):
+    params, state = make(world, Layout((1, 3)), es__population_size=4)
+    rows = [es.generation(params, state, world, Quadratic()) for _ in range(3)]
+    before = [(row["fitness"].copy(), timing["member_seconds"].copy()) for row, timing in rows]
+    policy = es.make_policy(params, Quadratic())
+    returns, *_ = rollout.evaluate(world, Quadratic(), policy, state.policies, 4, 0, 3)
+    seen = returns["theta_es"].copy()
+    for _ in range(3):
+        rows.append(es.generation(params, state, world, Quadratic()))
+        rollout.evaluate(world, Quadratic(), policy, state.policies, 4, 0, 9)
+    assert len({row["fitness"].tobytes() for row, _ in rows}) == 6
+    for (fitness, seconds), (row, timing) in zip(before, rows, strict=False):
+        assert np.array_equal(row["fitness"], fitness)
+        assert np.array_equal(timing["member_seconds"], seconds)
+    assert np.array_equal(returns["theta_es"], seen)
 
 
 def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbers(world):

@@ -1,4 +1,4 @@
-"""The algorithms, by name. A module has four names: Params, State, init(), generation()."""
+"""The algorithms, by name. A module has five names: Params, State, init(), board(), generation()."""
 
 from types import ModuleType
 

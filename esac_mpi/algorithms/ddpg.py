@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.es import THETA_SAC, Params
-from esac_mpi.algorithms.td3 import generation
+from esac_mpi.algorithms.td3 import board, generation
 
-__all__ = ["Params", "State", "generation", "init"]
+__all__ = ["Params", "State", "board", "generation", "init"]
 
 
 @dataclass

@@ -20,7 +20,18 @@ from esac_mpi.envs import Env
 from esac_mpi.mutation import Mutation
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.rollout import Best, Counters, NoFiniteReturn, Recorder, ThetaNotFinite, action_noise, packed_size, play, width
+from esac_mpi.rollout import (
+    Best,
+    Board,
+    Counters,
+    NoFiniteReturn,
+    Recorder,
+    ThetaNotFinite,
+    action_noise,
+    packed_size,
+    play,
+    width,
+)
 
 Row = dict[str, Any]
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
@@ -77,7 +88,7 @@ class Population:
     observation_sums: np.ndarray  # float64 [3, observation]
     unstable: int  # episodes whose return is not finite
     cap: int  # at which episodes were truncated [steps]; 0 = none
-    recorded: np.ndarray  # float64 [n, ...] transitions, packed (rollout.unpacked); [n, 0] where nothing asks for them
+    recorded: np.ndarray  # float64 [n, ...] packed transitions (rollout.unpacked); on rank 0's node, until the next population
     timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
 
 
@@ -87,6 +98,11 @@ def init(params: Params, world: Any) -> State:
     zeros = np.zeros_like(theta)
     sums = np.zeros((3, params.layout.sizes[0]))
     return State(world.share(theta), world.share(zeros), world.share(zeros), sums)
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: its members' results."""
+    return results(params, params.config.es)
 
 
 def generation(params: Params, state: State, world: Any, env: Env, learner: None = None) -> tuple[Row, Row]:
@@ -148,11 +164,10 @@ def evaluate(
     cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
     """
     policy = make_policy(params, env, normaliser)
-    normalise = isinstance(es, configuration.ES) and es.observation_normalisation
+    normalise, signs, records = travelling(es)
     size = params.layout.sizes[0] if normalise else 0
-    signs = es.fitness_shaping in ("sign", "sign_ranks")
-    records = isinstance(es, configuration.ESAC) and es.offspring_transitions
-    capacity = es.fitness_episodes * params.horizon if records else 0
+    capacity = es.fitness_episodes * params.horizon
+    rows, columns, bulk = results(params, es)
 
     def work(i: int) -> np.ndarray:
         slot, sign = member(es, i)
@@ -186,13 +201,14 @@ def evaluate(
         return np.concatenate([played, *shown, sums.ravel(), *([recorder.packed()] if recorder else [])])
 
     waited = world.waited
-    stored = packed_size(capacity, width(env.observation_size, env.action_size)) if records else 0
-    first = 5 + signs  # column of the observations' sums
-    table, busy = world.map(work, configuration.members(es), first + 3 * size + stored, expected)
+    everything, busy = world.map(work, rows, columns, expected, bulk)
+    table, recorded = everything[:, : columns - bulk].copy(), everything[:, columns - bulk :]
     if not np.isfinite(table[:, 0]).any():
-        raise NoFiniteReturn(f"generation {k}: the return of no member is finite; lower sigma or look at the task")
+        raise NoFiniteReturn(
+            f"generation {k}: the return of no member is finite: look at the task, or begin another run with a lower sigma"
+        )
     sums = np.zeros((3, params.layout.sizes[0]))
-    for row in table[:, first : first + 3 * size].reshape(-1, 3, size) if normalise else ():
+    for row in table[:, 5 + signs :].reshape(-1, 3, size) if normalise else ():
         sums += np.where(np.isfinite(row).all(), row, 0.0)  # in member order
     timing = {
         "busy_seconds": busy,
@@ -201,8 +217,23 @@ def evaluate(
         "seconds_wait": world.waited - waited,
     }
     sign_return = table[:, 5] if signs else np.zeros(len(table))
-    length, unstable, recorded = table[:, 1].astype(np.int64), int(table[:, 2].sum()), table[:, first + 3 * size :]
+    length, unstable = table[:, 1].astype(np.int64), int(table[:, 2].sum())
     return Population(table[:, 0], sign_return, length, sums, unstable, cap, recorded, timing)
+
+
+def travelling(es: configuration.Evolution) -> tuple[bool, bool, bool]:
+    """Return what travels beside a member's return: sums of its observations, signs of its rewards, its transitions."""
+    normalise = isinstance(es, configuration.ES) and es.observation_normalisation
+    records = isinstance(es, configuration.ESAC) and es.offspring_transitions
+    return normalise, es.fitness_shaping in ("sign", "sign_ranks"), records
+
+
+def results(params: Params, es: configuration.Evolution) -> Board:
+    """Return the shape of what the evaluation of a population gives: five numbers of each member, and what else travels."""
+    normalise, signs, records = travelling(es)
+    observation, action = params.layout.sizes[0], params.layout.sizes[-1]
+    stored = packed_size(es.fitness_episodes * params.horizon, width(observation, action)) if records else 0
+    return Board(configuration.members(es), 5 + signs + 3 * observation * normalise + stored, stored)
 
 
 def length_cap(es: configuration.Evolution, mean: float) -> int:

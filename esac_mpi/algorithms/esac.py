@@ -33,7 +33,7 @@ from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Normaliser
-from esac_mpi.rollout import Best, Counters, unpacked, width
+from esac_mpi.rollout import Best, Board, Counters, unpacked, width
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
 
@@ -101,6 +101,11 @@ def init(params: Params, world: Any) -> State:
         parents=new_population(params.config.esac, born=0),
         sigma=params.config.esac.sigma,
     )
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: its members' results."""
+    return strategy.results(params, params.config.esac)
 
 
 def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:

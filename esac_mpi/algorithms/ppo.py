@@ -10,11 +10,11 @@ import numpy as np
 
 from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.es import Params, Row
-from esac_mpi.algorithms.sac import Flight, enter, finish
+from esac_mpi.algorithms.sac import Flight, board, enter, finish
 from esac_mpi.envs import Env
 from esac_mpi.learners.phase import Phase
 
-__all__ = ["Params", "State", "generation", "init"]
+__all__ = ["Params", "State", "board", "generation", "init"]
 
 
 @dataclass

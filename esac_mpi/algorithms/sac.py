@@ -14,7 +14,7 @@ from esac_mpi.algorithms.es import THETA_SAC, Params, Row
 from esac_mpi.envs import Env
 from esac_mpi.learners.phase import Phase
 from esac_mpi.policy import Normaliser
-from esac_mpi.rollout import Best, Counters
+from esac_mpi.rollout import Best, Board, Counters
 
 
 @dataclass
@@ -40,6 +40,11 @@ class State:
 def init(params: Params, world: Any) -> State:
     """Return the state before the first generation."""
     return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: nothing, rank 0 plays alone."""
+    return Board(0, 0)
 
 
 def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:

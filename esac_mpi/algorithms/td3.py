@@ -13,7 +13,7 @@ from esac_mpi.algorithms.sac import Flight, enter, finish
 from esac_mpi.envs import Env
 from esac_mpi.learners.phase import Phase
 from esac_mpi.policy import Normaliser, Policy
-from esac_mpi.rollout import Best, Counters, collect
+from esac_mpi.rollout import Best, Board, Counters, collect, collection_board, width
 
 
 @dataclass
@@ -43,6 +43,14 @@ def init(params: Params, world: Any) -> State:
     return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
 
 
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: its training episodes, unless rank 0 plays alone."""
+    options, sizes = getattr(params.config, params.config.algorithm), params.layout.sizes
+    if options.episodes_on == "root":
+        return Board(0, 0)
+    return collection_board(options.episodes_per_generation, params.horizon, width(sizes[0], sizes[-1]))
+
+
 def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
     k, start, name = state.generation + 1, world.clock(), state.NAME
@@ -64,7 +72,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 def play(params: Params, state: State, world: Any, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
     """Play a generation's training episodes on all ranks; see `rollout.collect`.
 
-    Every rank gets all transitions: 4 (2 o + a + 2) bytes a step, and each node's shared memory twice as much.
+    Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
     """
     options, size = getattr(params.config, state.NAME), env.action_size
     mean = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(size), np.ones(size)).set(state.theta)

@@ -1,0 +1,19 @@
+"""The ranks of a run, what travels between them, and what the ranks of a node share. The only importer of mpi4py."""
+
+from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
+from esac_mpi.comm.node import free_memory
+from esac_mpi.comm.world import Abandoned, Background, DivergedError, World, boards
+
+__all__ = [
+    "Abandoned",
+    "Background",
+    "DivergedError",
+    "LaunchError",
+    "World",
+    "abort",
+    "binding",
+    "boards",
+    "check_launcher",
+    "free_memory",
+    "library",
+]

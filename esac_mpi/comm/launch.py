@@ -1,0 +1,56 @@
+"""The MPI library, the launcher that should belong to it, and the end of all ranks at once."""
+
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+from mpi4py import MPI
+
+LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
+LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
+
+
+class LaunchError(Exception):
+    """The launcher and the MPI library do not belong together."""
+
+
+def abort(code: int, *last_words: str) -> NoReturn:
+    """End all ranks at once, after last words to stderr, whatever becomes of these and of the MPI library."""
+    last_resort = threading.Timer(LAST_RESORT, os._exit, [code])
+    last_resort.daemon = True
+    last_resort.start()
+    with suppress(OSError, ValueError):
+        if last_words:
+            print(*last_words, sep="\n", file=sys.stderr, flush=True)
+            time.sleep(LAST_WORDS)
+    MPI.COMM_WORLD.Abort(code)
+    os._exit(code)  # MPICH's has been seen to come back
+
+
+def library() -> str:
+    """Return the MPI library's own name and version."""
+    return MPI.Get_library_version().strip().split("\n")[0].strip("\0 ")
+
+
+def binding() -> tuple[str, str]:
+    """Return the name of mpi4py's module, which says whose ABI it was built for, and the thread level."""
+    levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
+    return os.path.basename(MPI.__file__).split(".cpython")[0], levels.get(MPI.Query_thread(), "multiple")
+
+
+# What launchers tell a process of its job's size; the first that is set decides, so that `mpirun -n 1` inside a larger step
+# is taken at its word. Not here: SLURM_NTASKS, PBS_NP and the like are the allocation's, also of a batch script's own processes.
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+def check_launcher(environ: dict[str, str], size: int) -> None:
+    """Raise LaunchError if a launcher started several processes of which each believes to be alone."""
+    name = next((name for name in SIZES if environ.get(name)), None)
+    if name and size == 1 and int(environ[name]) > 1:
+        raise LaunchError(
+            f"{name} = {environ[name]}, but this process is alone: the launcher belongs to another MPI than {library()}; "
+            f"use that library's own mpirun, or srun with the matching --mpi (or unset {name}, if one process is meant)"
+        )

@@ -1,0 +1,123 @@
+"""Node: the ranks of one machine, and what they share: arrays, a counter, and whether one of them gave up."""
+
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+Wait = Callable[[MPI.Request], None]
+
+
+class Node:
+    """The ranks of a node, of which this is number `rank` of `size`.
+
+    given_up: int64 [1], shared: whether a rank gave its part up, here or, as far as this node has heard, elsewhere.
+    wait: waits for an MPI request.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, wait: Wait) -> None:
+        self._comm, self._wait = comm, wait
+        self.rank, self.size = comm.rank, comm.size
+        self._windows: list[MPI.Win] = []
+        self._sums: dict[tuple[int, int], np.ndarray] = {}
+        self._counter, self.given_up = self._shared_counter()
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
+        if self.size == 1:  # who shares with nobody needs no /dev/shm
+            return np.zeros(shape, dtype)
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        self._refuse_without_memory(size)
+        window = MPI.Win.Allocate_shared(size if self.rank == 0 else 0, 1, comm=self._comm)
+        window.Lock_all(MPI.MODE_NOCHECK)
+        self._windows.append(window)
+        buffer: Any = window.Shared_query(0)[0]
+        array = np.ndarray(shape, dtype, buffer) if size else np.zeros(shape, dtype)
+        if self.rank == 0:
+            array[...] = 0
+        self.sync()
+        return array
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return a shared array that holds `values`, which are equal on all ranks. Raises MemoryError."""
+        array = self.shared(values.shape, values.dtype)
+        if self.rank == 0:
+            array[...] = values
+        self.sync()
+        return array
+
+    def sync(self, wait: Wait | None = None) -> None:
+        """Make this node's writes to shared arrays visible to all its ranks; wait for them, in a way of one's own if given."""
+        for window in self._windows:
+            window.Sync()
+        (wait or self._wait)(self._comm.Ibarrier())
+        for window in self._windows:
+            window.Sync()
+
+    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> np.ndarray:
+        """Run work(block) -> float64 [columns] for block in range(count), split over the ranks of each node.
+
+        Writes to shared arrays inside `work` are seen by the whole node afterwards. Returns the sums over all blocks, added
+        in block order, float64 [columns]: the bits do not depend on who computed them.
+        """
+        sums = self._sums.get((count, columns))
+        if sums is None:
+            sums = self._sums[count, columns] = self.shared((count, columns), np.float64)
+        for block in range(self.rank, count, self.size):
+            sums[block] = work(block)
+        self.sync()
+        total = np.zeros(columns)
+        for row in sums:
+            total += row
+        self.sync()
+        return total
+
+    def count(self, step: int) -> int:
+        """Return the node's counter, and move it by `step`. Never waits for another rank (measured, both MPIs)."""
+        add, before = np.array([step], np.int64), np.zeros(1, np.int64)
+        self._counter.Fetch_and_op(add, before, 0, 0, MPI.SUM)
+        self._counter.Flush(0)
+        return int(before[0])
+
+    def free(self) -> None:
+        """Release the shared arrays; none may be used afterwards."""
+        for window in self._windows:
+            window.Unlock_all()
+            window.Free()
+        self._windows.clear()
+        self._sums.clear()
+        self.given_up = np.zeros(1, np.int64)
+        if self._counter:
+            self._counter.Unlock_all()
+            self._counter.Free()
+
+    def _shared_counter(self) -> tuple[MPI.Win, np.ndarray]:
+        """Return the node's counter, and whether a rank of the node gave up, int64 [1]."""
+        window = MPI.Win.Allocate_shared(16 if self.rank == 0 else 0, 8, comm=self._comm)
+        window.Lock_all(MPI.MODE_NOCHECK)
+        buffer: Any = window.Shared_query(0)[0]
+        shared = np.ndarray(2, np.int64, buffer)
+        if self.rank == 0:
+            shared[:] = 0
+        window.Sync()
+        self._comm.Barrier()
+        return window, shared[1:]
+
+    def _refuse_without_memory(self, size: int) -> None:
+        available = self._comm.bcast(free_memory() if self.rank == 0 else None)  # one rank's view: others' may differ
+        if available is not None and size > available:
+            raise MemoryError(
+                f"/dev/shm of {platform.node()} has {available} bytes free; the shared arrays need {size} more: ask for a larger "
+                "/dev/shm (containers: --shm-size), or start one rank a node, which needs none"
+            )
+
+
+def free_memory() -> int | None:
+    """Return the bytes free in /dev/shm, None where there is none."""
+    if not os.path.isdir("/dev/shm"):
+        return None
+    free = os.statvfs("/dev/shm")
+    return free.f_bavail * free.f_frsize

@@ -1,0 +1,349 @@
+"""World: the ranks of a run and what travels between them.
+
+No wait is a blocking collective: a Python signal handler does not run inside one, and ranks that spin steal the cores of
+those that work. Every wait is a nonblocking collective, Test, and a short sleep.
+
+Work is dealt to nodes before it begins and to the ranks of a node as they become free, by a counter in shared memory.
+(Between nodes such a counter was measured to wait for the rank that owns it.) Results go to the node's board, which lies in its
+shared memory, and from node to node by one allgather of the nodes' first ranks; every rank reads them in place.
+
+A rank that gives its part up lets the others leave theirs, rank 0 its phase: its node sees a shared flag, and the first ranks of
+other nodes get an empty message. Both are hints. What counts is the mark in the exchange, which every rank that left sets.
+"""
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from mpi4py import MPI
+
+from esac_mpi import schedule
+from esac_mpi.comm.launch import abort, library
+from esac_mpi.comm.node import Node
+from esac_mpi.stop import GivenUp, Stop
+from esac_mpi.watchdog import Watchdog
+
+# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
+# part given up.
+HEADER = 5
+BUSY, STOP, CHECKSUM, BACKGROUND, GIVEN_UP = range(HEADER)
+OVERDUE = 1  # tag of the message by which nodes hear that a rank of another one gives up
+POLLS = 50  # tests of an exchange between two slices of the background
+
+
+class DivergedError(Exception):
+    """Nodes computed different parameters."""
+
+
+class Abandoned(Exception):
+    """A rank gave its work up, so that all discard it; nothing was changed by it."""
+
+
+class Background(Protocol):
+    """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
+
+    done: bool
+
+    def advance(self) -> None:
+        """Do the next slice, some milliseconds long."""
+
+
+class World:
+    """All ranks of the run.
+
+    rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
+    ranks. stop: this rank's wish to stop. stopping: whether a rank wished to stop at the last exchange (equal on all ranks).
+    watchdog: what looks whether this rank hangs. background: what rank 0 does while others evaluate, None elsewhere.
+    learning: whether that is unfinished, so that others evaluate (equal on all ranks). bytes_exchanged: bytes received from
+    other nodes since the start. waited: time this rank has spent in `map` and `at_root` without members, on its background or
+    waiting [s]. library: the MPI library's name and version.
+    """
+
+    def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._comm = MPI.COMM_WORLD if comm is None else comm
+        self._boards: dict[tuple[int, int], list[np.ndarray]] = {}
+        self.clock = clock
+        self.rank, self.size = self._comm.rank, self._comm.size
+        self.library = library()
+        self.bytes_exchanged = 0
+        self.waited = 0.0
+        self.checksum = 0.0
+        self.background: Background | None = None
+        self.learning = False
+        self._beside = 0.0  # spent on the background while there were members to take [s]
+        self.stop = Stop(clock, self._abort_on_signal)
+        self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words))
+        self.stopping = False
+        self._told: list[MPI.Request] = []  # messages to other nodes, once they are sent
+
+        together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._node = Node(together, self._wait)
+        self._leaders = self._comm.Split(0 if together.rank == 0 else MPI.UNDEFINED)
+        self.local, self.locals = together.rank, together.size
+        self.hosts: list[str] = self._comm.allgather(platform.node())
+        self.node = int(together.bcast(self._leaders.rank if self.local == 0 else None))
+        self._ranks = _ranks_of_nodes(self._comm.allgather(self.node))
+        self.nodes = len(self._ranks)
+        self._counted = 0
+
+    def map(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run work(i) -> float64 [columns] for i in range(count), spread over the ranks.
+
+        expected: how long each may take [count], in any unit; the longest begin first. bulk: how many of the last columns are for
+        rank 0's node alone; on other nodes they are undefined. Returns the results of all ranks, float64 [count, columns], and
+        each rank's busy time [s], float64 [size]. The results are the node's board itself, read-only, and stay what they are
+        until the next `map` of this count and columns returns: who wants them longer copies them.
+
+        This is the only regular traffic between nodes. Raises DivergedError if the nodes' checksums differ; Abandoned, on all
+        ranks, if one gave its part up.
+        """
+        capacity = np.array([len(ranks) for ranks in self._ranks])
+        capacity[0] -= self.learning
+        shares = schedule.deal(np.ones(count) if expected is None else expected, capacity)
+        mine = shares[self.node]
+        return self._run(work, (mine[place] for place in self._places(len(mine))), shares, (count, columns), bulk)
+
+    def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """End rank 0's background, then run work() -> float64 [columns] there; return its result and each rank's busy time.
+
+        Busy times are float64 [size] [s]. Raises Abandoned, on all ranks, if one gave up.
+        """
+
+        def last(_: int) -> np.ndarray:
+            self._advance(lambda: True)
+            return work()
+
+        shares = [np.zeros(int(node == 0), np.int64) for node in range(self.nodes)]
+        mine = shares[0] if self.rank == 0 else shares[0][:0]
+        table, busy = self._run(last, iter(mine), shares, (1, columns), 0)
+        return table[0].copy(), busy
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Make the boards of a `map` of this count and columns now; otherwise its first call does. Raises MemoryError."""
+        if (count, columns) not in self._boards:
+            self._boards[count, columns] = list(self.shared(boards(count, columns, self.size), np.float64))
+
+    def _run(
+        self, work: Callable[[int], np.ndarray], mine: Iterator[int], shares: list[np.ndarray], shape: tuple[int, int], bulk: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Do this rank's part, exchange the results; return those of all, and the busy times."""
+        table, headers = self._board(shape)
+        background = self.background if self.size > 1 else None
+        start, beside = self.clock(), self._beside
+
+        def part() -> None:
+            for i in mine:
+                self.watchdog.works_on(f"item {i} of {shape[0]}")
+                table[i] = work(int(i))
+
+        ended = self.stop.carry_out(part)
+        busy = self.clock() - start - (self._beside - beside)
+        self._tell()
+        headers[self.rank] = busy, self.stop.wished, self.checksum, bool(background and not background.done), not ended
+        self._node.sync(partial(self._wait, background=background))
+        self._between_nodes(table, headers, shares, bulk)
+        self.waited += self.clock() - start - busy
+        self._compare(headers[:, CHECKSUM])
+        self.stopping = bool(headers[:, STOP].any())
+        self.learning = bool(headers[:, BACKGROUND].any())
+        if headers[:, GIVEN_UP].any():
+            raise Abandoned
+        table.flags.writeable = False
+        return table, headers[:, BUSY].copy()
+
+    def _places(self, count: int) -> Iterator[int]:
+        """Yield places in the node's list of `count` members, as long as any is left; rank 0 has its background done first.
+
+        Raises stop.GivenUp when another rank gave up.
+        """
+        base, self._counted = self._counted, self._counted + count + self.locals  # each rank asks once too often
+        start = self.clock()
+        self.watchdog.works_on("the phase beside the evaluation")
+        try:
+            self._advance(lambda: self.size > 1 and self._node.count(0) - base < count)
+        finally:
+            self._beside += self.clock() - start
+        while (place := self._node.count(1) - base) < count:
+            if self._hears():
+                raise GivenUp
+            yield place
+
+    def _advance(self, needed: Callable[[], bool]) -> None:
+        """Go on with the background, to its end or while it is needed. Raises stop.GivenUp when another rank gave up."""
+        while self.background and not self.background.done and needed():
+            if self._hears():
+                raise GivenUp
+            self.background.advance()
+            self.watchdog.beat()
+
+    def _hears(self) -> bool:
+        """Return whether a rank gave up, as far as this one can know; the first rank of a node hears it for its node."""
+        given_up = self._node.given_up
+        if self.local == 0 and self.nodes > 1 and not given_up[0] and self._comm.Iprobe(tag=OVERDUE):
+            given_up[0] = 1  # the message stays until `_settle`, where all say whether they sent one
+        return bool(given_up[0])
+
+    def _tell(self) -> None:
+        """Let others leave their parts if this rank gives up, be it at work or waiting; not to be interrupted by the alarm."""
+        if self.stop.overdue and not self._node.given_up[0]:
+            self._told = [self._comm.Isend(bytearray(0), int(ranks[0]), OVERDUE) for ranks in self._others()]
+            self._node.given_up[0] = 1
+
+    def _others(self) -> list[np.ndarray]:
+        """Return the ranks of each other node."""
+        return [ranks for node, ranks in enumerate(self._ranks) if node != self.node]
+
+    def _board(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the node's table of results and headers of all ranks: two in turn, so that none is written while it is read."""
+        self.reserve(*shape)
+        both, size = self._boards[shape], shape[0] * shape[1]
+        both.reverse()
+        return both[0][:size].reshape(shape), both[0][size:].reshape(self.size, HEADER)
+
+    def _between_nodes(self, table: np.ndarray, headers: np.ndarray, shares: list[np.ndarray], bulk: int) -> None:
+        """Give every node the other nodes' results and headers, but the bulk to rank 0's alone."""
+        if self.nodes == 1:
+            return
+        if self.local == 0:
+            first = table.shape[1] - bulk  # column of the bulk
+            sizes = [len(share) * first + len(ranks) * HEADER for share, ranks in zip(shares, self._ranks, strict=True)]
+            sent, received = np.zeros(max(sizes)), np.empty((self.nodes, max(sizes)))
+            own = table[shares[self.node], :first], headers[self._ranks[self.node]]
+            sent[: sizes[self.node]] = np.concatenate([part.ravel() for part in own])
+            self._wait(self._leaders.Iallgather(sent, received), self.background)
+            for node in range(self.nodes):
+                rows, ranks = shares[node], self._ranks[node]
+                results, about = np.split(received[node, : sizes[node]], [len(rows) * first])
+                table[rows, :first] = results.reshape(len(rows), first)
+                headers[ranks] = about.reshape(len(ranks), HEADER)
+            self.bytes_exchanged += received.nbytes - sent.nbytes
+            if bulk:
+                self._bring(table[:, first:], shares)
+        self.sync()
+
+    def _bring(self, bulk: np.ndarray, shares: list[np.ndarray]) -> None:
+        """Bring the other nodes' rows of bulk [count, columns] to rank 0's node, from board to board."""
+        if self.rank:
+            requests = [self._leaders.Isend(bulk[i], 0) for i in shares[self.node]]
+        else:
+            requests = [self._leaders.Irecv(bulk[i], node) for node in range(1, self.nodes) for i in shares[node]]
+            self.bytes_exchanged += len(requests) * bulk[0].nbytes
+        for request in requests:
+            self._wait(request, self.background)
+
+    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> np.ndarray:
+        """Run work(block) for all blocks on each node; return the sums. See Node.over_blocks."""
+        return self._node.over_blocks(work, count, columns)
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
+        return self._node.shared(shape, dtype)
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return a shared array that holds `values`, which are equal on all ranks. Raises MemoryError."""
+        return self._node.share(values)
+
+    def sync(self) -> None:
+        """Make this node's writes to shared arrays visible to all its ranks; wait for them."""
+        self._node.sync()
+
+    def broadcast_shared(self, array: np.ndarray) -> None:
+        """Give every node rank 0's content of a shared array."""
+        if self._leaders != MPI.COMM_NULL and self._leaders.size > 1:
+            self._wait(self._leaders.Ibcast(array, 0))
+            self.bytes_exchanged += array.nbytes if self.rank else 0
+        self.sync()
+
+    def broadcast(self, values: np.ndarray) -> np.ndarray:
+        """Give every rank rank 0's values, in place; return them."""
+        self._wait(self._comm.Ibcast(values, 0))
+        self.bytes_exchanged += values.nbytes if self.rank else 0
+        return values
+
+    def from_root(self, value: Any) -> Any:
+        """Return rank 0's Python object on every rank; for start-up, not for the loop."""
+        payload = np.frombuffer(MPI.pickle.dumps(value), np.uint8).copy() if self.rank == 0 else np.zeros(0, np.uint8)
+        size = self.broadcast(np.array([payload.size], np.int64))
+        if self.rank:
+            payload = np.zeros(size[0], np.uint8)
+        return MPI.pickle.loads(self.broadcast(payload).tobytes())
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's Python object, on every rank; for start-up, not for the loop."""
+        payload = np.frombuffer(MPI.pickle.dumps(value), np.uint8)
+        sizes = self._allgather(np.array([payload.size], np.int64))[:, 0]
+        padded = np.zeros(sizes.max(), np.uint8)
+        padded[: payload.size] = payload
+        return [MPI.pickle.loads(row[:size].tobytes()) for row, size in zip(self._allgather(padded), sizes, strict=True)]
+
+    def agree(self) -> bool:
+        """Return whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
+        self.stopping = any(self.gather(self.stop.wished))
+        return self.stopping
+
+    def _abort_on_signal(self) -> None:
+        abort(1, f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written")
+
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks at once."""
+        abort(code)
+
+    def free(self) -> None:
+        """Release the shared arrays; none may be used afterwards. All ranks call this."""
+        if self.nodes > 1:
+            self._settle()
+        self._boards.clear()
+        self._node.free()
+
+    def _settle(self) -> None:
+        """Take the messages of `_tell`; none comes after them."""
+        self._node.given_up[0] = 1
+        told = self.gather(bool(self._told))
+        senders = [int(rank) for ranks in self._others() for rank in ranks if self.local == 0 and told[rank]]
+        for request in [*self._told, *(self._comm.Irecv(bytearray(0), rank, OVERDUE) for rank in senders)]:
+            self._wait(request)
+        self._told = []
+
+    def _allgather(self, sent: np.ndarray) -> np.ndarray:
+        received = np.empty((self.size, sent.size), sent.dtype)
+        self._wait(self._comm.Iallgather(sent, received))
+        self.bytes_exchanged += received.nbytes - sent.nbytes
+        return received
+
+    def _wait(self, request: MPI.Request, background: Background | None = None) -> None:
+        """Wait with short sleeps, or with slices of the background in their place until a rank gives up."""
+        pause = 0.0
+        self.watchdog.waits()
+        while not request.Test():
+            self._tell()
+            if not self._hears() and background and not background.done:
+                if any(request.Test() for _ in range(POLLS)):  # an exchange has several rounds: let it pass before the next slice
+                    break
+                background.advance()
+                continue
+            time.sleep(pause)
+            pause = min(pause + 5e-6, 1e-3)
+        self.watchdog.rests()
+
+    def _compare(self, checksums: np.ndarray) -> None:
+        if (checksums != checksums[0]).any():
+            odd = sorted({host for host, c in zip(self.hosts, checksums, strict=True) if c != checksums[0]})
+            raise DivergedError(
+                f"the parameters of {', '.join(odd)} differ from those of {self.hosts[0]}: these nodes compute different bits "
+                "(another CPU type or library version); run on nodes of one kind"
+            )
+
+
+def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
+    """Return the shape of what a node keeps for a `map`, float64: two boards in turn, each the results and all ranks' headers."""
+    return 2, count * columns + ranks * HEADER
+
+
+def _ranks_of_nodes(nodes: list[int]) -> list[np.ndarray]:
+    """Return the ranks of each node, ascending, from each rank's node [size]."""
+    return [np.flatnonzero(np.array(nodes) == node) for node in range(max(nodes) + 1)]

@@ -1,0 +1,98 @@
+"""Exchanges on four ranks of two emulated nodes, of which some are given up: run under mpirun, each rank says `sound`."""
+
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+from esac_mpi.comm import Abandoned, World
+
+LIMIT = 2000  # slices of a phase, a millisecond each: far more than any rank waits for here
+
+
+class Dealt(MPI.Intracomm):
+    """A communicator that sees its ranks dealt over a number of nodes."""
+
+    nodes = 1
+
+    def over(self, nodes):
+        self.nodes = nodes
+        return self
+
+    def Split_type(self, *arguments):
+        return MPI.COMM_WORLD.Split(self.rank % self.nodes, self.rank)
+
+
+class Phase:
+    """A phase of LIMIT slices."""
+
+    slices = 0
+
+    @property
+    def done(self):
+        return self.slices == LIMIT
+
+    def advance(self):
+        self.slices += 1
+        time.sleep(1e-3)
+
+
+def abandoned(exchange) -> None:
+    """Check that all ranks of a world abandon an exchange, rank 0 in the midst of its phase; and that nothing of it stays."""
+    world = World(Dealt(MPI.COMM_WORLD).over(2))
+    world.stop.listen()
+    phase = world.background = Phase() if world.rank == 0 else None
+    world.learning = True
+    try:
+        exchange(world)
+        raise AssertionError("not abandoned")
+    except Abandoned:
+        assert not phase or phase.slices < LIMIT / 2, phase.slices
+    world.free()
+    world.stop.end()
+    MPI.COMM_WORLD.Barrier()
+    assert not MPI.COMM_WORLD.Iprobe()
+
+
+def at_work(world: World, rank: int) -> None:
+    """Map; `rank` gives its second member up, and no other rank of any node makes many more."""
+    made = []
+
+    def work(i):
+        made.append(i)
+        time.sleep(1e-3)
+        if world.rank == rank and len(made) == 2:
+            world.stop.give_up_at(world.clock())
+            time.sleep(60)
+        return np.zeros(1)
+
+    try:
+        world.map(work, 4 * LIMIT, 1)
+    finally:
+        assert len(made) < LIMIT / 2, len(made)
+
+
+def waiting(world: World, rank: int) -> None:
+    """Wait for rank 0; `rank` gives up meanwhile."""
+    if world.rank == rank:
+        world.stop.give_up_at(world.clock() + 0.02)
+    world.at_root(lambda: np.zeros(1), 1)
+
+
+def bulk() -> None:
+    """Map results with bulk: all have the scalars, rank 0's node the rest too, which reaches no other node."""
+    world, bulk = World(Dealt(MPI.COMM_WORLD).over(2)), 1000
+    for k in range(3):
+        table, _ = world.map(lambda i, k=k: np.full(2 + bulk, 10.0 * k + i), 9, 2 + bulk, bulk=bulk)
+        assert (table[:, :2] == 10.0 * k + np.arange(9)[:, None]).all()
+        assert world.node or (table == 10.0 * k + np.arange(9)[:, None]).all()
+    assert (world.bytes_exchanged > 3 * 4 * bulk * 8) == (world.rank == 0), world.bytes_exchanged
+    world.free()
+
+
+if __name__ == "__main__":
+    for exchange in (at_work, waiting):
+        for rank in (1, 2):  # of the other node, of rank 0's
+            abandoned(lambda world, exchange=exchange, rank=rank: exchange(world, rank))
+    bulk()
+    print("sound", flush=True)
