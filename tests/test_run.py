@@ -305,7 +305,8 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
     arguments = ["--algorithm", "es", *TASK, *ROUTINE, *step, "--budget.generations", 6, "--evaluation.every", 2]
     done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
     assert done.stderr.splitlines() == [
-        "esac_mpi: generation 1: theta_es is no longer finite; lower lr_es, weight_decay or sigma; the last checkpoint stands"
+        "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower "
+        "lr_es, weight_decay or sigma"
     ]
     assert Run.open(tmp_path / "run").state == "failed"
     assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()

@@ -285,7 +285,8 @@ def check_finite(k: int, squares: float) -> None:
     """Raise ThetaNotFinite, on all ranks, unless theta_es after generation k is finite, which the sum of its squares tells."""
     if not math.isfinite(squares):
         raise ThetaNotFinite(
-            f"generation {k}: theta_es is no longer finite; lower lr_es, weight_decay or sigma; the last checkpoint stands"
+            f"generation {k}: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower lr_es, "
+            "weight_decay or sigma"
         )
 
 
