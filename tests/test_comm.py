@@ -91,7 +91,7 @@ def test_ranks_leave_their_parts_when_one_of_any_node_gives_up_and_bulk_reaches_
     if reason := launchers.missing(mpi):
         pytest.skip(reason)
     line = [*launchers.launcher(mpi, 4), launchers.python(mpi), ROOT / "tests/exchanges.py"]
-    assert launchers.run(line).stdout.split() == ["sound"] * 4
+    assert launchers.run(line).stdout.count("sound") == 4  # lines of ranks may mix
 
 
 def test_a_wish_to_stop_reaches_the_next_exchange(world):
