@@ -370,7 +370,8 @@ class Display:
     style: Literal["auto", "live", "plain"] = "auto"
     """live: a small table that updates; plain: a line now and then; auto: live where the output is a terminal."""
     every_seconds: float = 5.0
-    """Time between plain lines [s]."""
+    """Time between the first plain lines [s]; it grows to 2 % of the time since the start, at most 5 minutes. 0 = a line for
+    each generation."""
 
 
 @dataclass(frozen=True)
