@@ -1,5 +1,6 @@
 """log.py: who speaks, where to, and what a person sees of a run's progress."""
 
+import itertools
 import logging
 import math
 import os
@@ -130,7 +131,7 @@ def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
         clock.now = float(second)
         display.update({"generation": second})
         times += [second] * bool(capsys.readouterr().out)
-    pauses = {before: after - before for before, after in zip(times, times[1:], strict=False)}
+    pauses = {before: after - before for before, after in itertools.pairwise(times)}
     assert [pauses[second] for second in (0, 250)] == [5, 5]  # 2 % of 250 s
     assert all(pause == min(max(5, math.ceil(0.02 * before)), 300) for before, pause in pauses.items())
     assert 200 < len(times) < 500
