@@ -32,8 +32,7 @@ trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the gen
 trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s
 
 # status.json tells how it ended; exit codes do not pass every launcher. A run that died leaves "running" there. A launch that
-# failed leaves it unchanged, and is tried again after each of the PAUSES; so does a refusal (wrong option, no readable
-# checkpoint), but its exit code is 2 or 65.
+# failed leaves it unchanged, and is tried again after each of the PAUSES; not so where the program refused (2, 65).
 before=$(cat "$RUN/status.json" 2>/dev/null) again=no
 for pause in $PAUSES never; do
     $LAUNCH $PROGRAM $OPTIONS $STOP --run-dir "$RUN" & pid=$!
