@@ -703,6 +703,10 @@ def _parse(argv: list[str], default: Config) -> Config:
         "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]\n"
         "--fresh starts over and moves an old run of the same directory aside.\n"
         "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
+        "SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a\n"
+        "second or more later: the generation is given up, saved; a third: the end, unsaved. Ctrl-C is the same without a\n"
+        "launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within\n"
+        "a second; the run then goes on from its last checkpoint.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )
     flags = (tyro.conf.FlagConversionOff,)
