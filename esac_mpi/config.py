@@ -373,7 +373,8 @@ class Display:
     style: Literal["auto", "live", "plain"] = "auto"
     """live: a small table that updates; plain: a line now and then; auto: live where the output is a terminal."""
     every_seconds: float = 5.0
-    """Time between plain lines [s]."""
+    """Time between the first plain lines [s]; it grows to 2 % of the time since the start, at most 5 minutes. 0 = a line for
+    each generation."""
 
 
 @dataclass(frozen=True)
@@ -800,6 +801,10 @@ def _parse(argv: list[str], default: Config) -> Config:
         "RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a\n"
         "batch job's later rounds.\n"
         "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
+        "SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a\n"
+        "second or more later: the generation is given up, saved; a third: the end, unsaved. Ctrl-C is the same without a\n"
+        "launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within\n"
+        "a second; the run then goes on from its last checkpoint.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )
     flags = (tyro.conf.FlagConversionOff,)

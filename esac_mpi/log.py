@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, TextIO, cast
 
 logger = logging.getLogger("esac_mpi")
+progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 
 LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prterun", "prted", "orted", "srun"}
 REDRAW = 0.25  # least time between two drawings of the live table [s]
+SHARE, LONGEST = 0.02, 300.0  # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 
 
 def setup(rank: int, host: str) -> None:
@@ -31,13 +33,14 @@ def setup(rank: int, host: str) -> None:
 
 
 def append_to(path: Path, rank: int, host: str) -> None:
-    """Append messages to a file too, each with the time (UTC); a file that cannot be written is a warning."""
+    """Append messages, but not progress, to a file too, each with the time (UTC); one that cannot be written is a warning."""
     try:
         file = _File(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         logger.warning("%s: %s; messages go to stdout alone", path, error.strerror)
         return
     file.setFormatter(_Formatter(rank, host, "%(asctime)s %(message)s"))
+    file.addFilter(lambda record: record.name != progress.name)
     logger.addHandler(file)
 
 
@@ -172,7 +175,7 @@ def plain_line(values: Mapping[str, Any]) -> str:
 
 
 class Display:
-    """Progress of a run on rank 0: a table redrawn in place, or a line now and then.
+    """Progress of a run on rank 0: a table redrawn in place, or a line now and then, ever more seldom.
 
     Keys are those of FIELDS; any other is shown by its name. Of values that come seldom the last stays in view: missing and
     NaN ones change nothing. Speed and time left follow from env_steps and progress where they are not given.
@@ -191,7 +194,7 @@ class Display:
         self._pending = False
         live = style == "live" or (style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal())
         self._table = _Table() if live else None
-        self._every = REDRAW if live else every_seconds
+        self._every = every_seconds
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Take the newest values; show them if the last shown are old enough."""
@@ -211,11 +214,16 @@ class Display:
     def _show(self) -> None:
         values = {**self._speed(), **self._values}
         if self._table is None:
-            logger.info("%s", plain_line(values))
+            progress.info("%s", plain_line(values))
         else:
             self._table.draw(values)
         self._pending = False
-        self._due = self._clock() + self._every
+        self._due = self._clock() + (self._pause() if self._table is None else REDRAW)
+
+    def _pause(self) -> float:
+        """Return the time until the next plain line is due [s]: ten hours make some hundreds of lines."""
+        assert self._first is not None
+        return max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST)) if self._every else 0.0
 
     def _speed(self) -> dict[str, float]:
         """Return steps_per_second and seconds_left, as means since the first update."""

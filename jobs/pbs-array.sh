@@ -18,10 +18,9 @@
 : "${LAUNCH:=mpiexec -n 32}"                                            # all processes of the select line
 : "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
 : "${PROGRAM:=python -m esac_mpi}"
-: "${ROUND:=0}" "${ROUNDS:=50}"                                         # times that it may submit itself again
+: "${ROUND:=0}" "${ROUNDS:=50}" "${PAUSES:=30 120 300}"                 # rounds that may follow; waits after failed launches [s]
 : "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}"
-export VENV LIST TASKS SEEDS OPTIONS RUNS LAUNCH HOURS STOP PROGRAM ROUND ROUNDS SCRIPT INDEX
-KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,SCRIPT,INDEX
+KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,PAUSES,SCRIPT,INDEX; export ${KEEP//,/ }
 
 tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
 line="configs/esac/$task.toml --seed $seed --run-dir $RUNS/$task-seed$seed"
@@ -32,28 +31,29 @@ cd "$PBS_O_WORKDIR" || exit 1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
-pid='' told=''
-case $(${LAUNCH%% *} --version 2>&1) in
-    *"Open MPI"*) term() { kill -USR1 $pid; sleep 2; kill -USR1 $pid; } ;;
-    *) term() { kill -TERM $pid; } ;;
-esac
+pid='' told=''; term() { kill -TERM $pid; }
+[[ $(${LAUNCH%% *} --version 2>&1) = *"Open MPI"* ]] && term() { kill -USR1 $pid; sleep 2; kill -USR1 $pid; }
 trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the generation, save, stop
 trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s
 
-before=$(cat "$RUN/status.json" 2>/dev/null)
-$LAUNCH $PROGRAM ${line% --run-dir *} $OPTIONS $STOP --run-dir "$RUN" &
-pid=$!
-while kill -0 $pid 2>/dev/null; do wait $pid; done
-wait $pid
-code=$?
-
-# status.json tells how it ended; exit codes do not pass every launcher. A run that died leaves "running" there.
-after=$(cat "$RUN/status.json" 2>/dev/null)
-status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
+# status.json tells how it ended; exit codes do not pass every launcher. A run that died leaves "running" there. A launch that
+# failed leaves it unchanged, and is tried again after each of the PAUSES; not so where the program refused (2, 65).
+before=$(cat "$RUN/status.json" 2>/dev/null) again=no
+for pause in $PAUSES never; do
+    $LAUNCH $PROGRAM ${line% --run-dir *} $OPTIONS $STOP --run-dir "$RUN" & pid=$!
+    while kill -0 $pid 2>/dev/null; do wait $pid; done
+    wait $pid
+    code=$? after=$(cat "$RUN/status.json" 2>/dev/null)
+    status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
+    [ "$after" != "$before" ] || [ "$code$status" = 0complete ] || status=unchanged
+    [ "$status" != unchanged ] && again=yes && break                    # it had begun, and was stopped or died
+    [ $code = 2 ] || [ $code = 65 ] || [ "$told" ] && break
+    echo "$(date): the launch failed, exit code $code; next one in [s]: $pause"
+    sleep ${pause/never/0} & pid=$!; [ "$told" ] || wait $pid
+    [ "$told" ] && break
+done
 echo "$(date): round $ROUND, exit code $code, status ${status:-none}"
 case $status in complete) exit 0 ;; failed) exit $((code ? code : 1)) ;; esac
-again=no
-[ "$after" != "$before" ] && again=yes                                  # it had begun, and was stopped or died
-[ "$told" ] && [ $SECONDS -lt "$(awk "BEGIN { print int(3600 * $HOURS) }")" ] && again=no   # qdel
+[ "$told" ] && { [ $SECONDS -lt "$(awk "BEGIN { print int(3600 * $HOURS) }")" ] && again=no || again=yes; } # qdel, or time
 [ $again = yes ] && [ "$ROUND" -lt "$ROUNDS" ] && ROUND=$((ROUND + 1)) qsub -v "$KEEP" "$SCRIPT" && exit 0
 exit $((code ? code : 1))

@@ -28,6 +28,7 @@ GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
 TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "--checkpoint.every_generations", 2]
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
+PATIENCE = 300  # for what takes seconds on an idle machine [s]
 SRUN, MPIRUN = "srun -K1 --mpi=pmi2", "mpirun -n 3"
 
 needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why")
@@ -67,6 +68,7 @@ class Job:
             "RUN": str(self.run),
             "OPTIONS": shlex.join(map(str, [CONFIG, *RUN])),
             "SLOW": str(self.slow),
+            "PAUSES": "1 1 1",
             **settings,
         }
 
@@ -77,7 +79,7 @@ class Job:
 
     def wait_until_under_way(self) -> None:
         """Return when the run has saved some generations; it cannot end before `hurry`."""
-        wait_for(lambda: self.status["generation"] >= 2, 90)
+        wait_for(lambda: self.status["generation"] >= 2, PATIENCE)
 
     def hurry(self) -> None:
         self.slow.unlink()
@@ -100,7 +102,7 @@ def submit(cluster: Cluster, job: Job, script: str, *options: object) -> str:
 def wait_for_state(cluster: Cluster, job: str, state: str) -> None:
     """Return when the job is in that state. Fails if it ends in another."""
     ended = {state, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
-    wait_for(lambda: cluster.job(job)["JobState"] in ended, 90)
+    wait_for(lambda: cluster.job(job)["JobState"] in ended, PATIENCE)
     assert cluster.job(job)["JobState"] == state
 
 
@@ -118,10 +120,11 @@ def finish(cluster: Cluster, job: Job, number: str) -> None:
 def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, straight, tmp_path, script, launch):
     job = Job(tmp_path, LAUNCH=launch)
     job.slow.write_text("0.3")  # Slurm looks at limits every half minute
-    limit = ("--time=1", "--signal=B:USR1@57") if launch == SRUN else ()
-    number = submit(cluster, job, script, *limit)
+    number = submit(cluster, job, script, "--signal=B:USR1@3000")
     job.wait_until_under_way()
-    if not limit:
+    if launch == SRUN:
+        cluster.run("scontrol", "update", f"JobId={number}", "TimeLimit=50")  # the 3000 s begin
+    else:
         cluster.run("scancel", "--batch", "--signal=USR1", number)
     wait_for_state(cluster, number, "PENDING")
     job.assert_saved_midway()
@@ -224,20 +227,28 @@ STAND_INS = {
         echo "$@" >>"$LOG"
         kill -KILL $PPID  # as Slurm does
         """,
+    "sleep": '[ "$1" = 2 ] || echo "pause $1" >>"$LOG"; exec /bin/sleep "$1"',  # 2: between two signals
     "qsub": 'echo "round $ROUND of $3" >>"$LOG"',
     "launcher": """
         [ "$1" = --version ] && echo "$VERSION" && exit
+        [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && exit 1  # as MPI_Init does
         for name in TERM USR1; do trap "echo got $name >>'$LOG'; got=x\\$got" $name; done
         [ "$STATUS" ] && mkdir -p "$RUN" && printf '{\\n "status": "%s",\\n "pid": %s\\n}\\n' "$STATUS" $$ >"$RUN/status.json"
         echo began >>"$LOG"
-        while [ "$got" != "$SIGNALS" ]; do sleep 0.05; done
+        while [ "$got" != "$SIGNALS" ]; do /bin/sleep 0.05; done
         exit $CODE
         """,
 }
 
 
+AGAIN = ["pause 0.1", "began", "pause 0.2", "began", "pause 0.3", "began"]  # three launches after the first one
+
+
 def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> tuple[int, list[str]]:
-    """Run a job script, send it signals; return its exit code (-9 = requeued) and what the stand-ins logged."""
+    """Run a job script; return its exit code (-9 = requeued) and what the stand-ins logged after they began.
+
+    A signal is sent for each line of that log; "" = none.
+    """
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/activate").touch()
     for name, text in STAND_INS.items():
@@ -247,14 +258,17 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
     log.touch()
     paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "VENV": str(tmp_path), "RUN": str(tmp_path / "run"), "LOG": str(log)}
     job = {"LAUNCH": "launcher", "SLURM_JOB_ID": "7", "PBS_O_WORKDIR": str(tmp_path), "SIGNALS": "x" * len(signals)}
-    seen = {**paths, **job, "STATUS": "requeue", "CODE": "75", **settings}
+    seen = {**paths, **job, "STATUS": "requeue", "CODE": "75", "FAILURES": "0", "PAUSES": "0.1 0.2 0.3", **settings}
+    if "BEFORE" in settings:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/status.json").write_text(f'{{\n "status": "{settings["BEFORE"]}"\n}}\n')
     line, pipes = ["bash", JOBS / script], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(line, env=seen, text=True, start_new_session=True, **pipes)
     try:
         for count, name in enumerate(signals):
-            wait_for(lambda expected=count + 1: len(log.read_text().splitlines()) >= expected)
-            process.send_signal(signal.Signals[f"SIG{name}"])
-        output, _ = process.communicate(timeout=60)
+            wait_for(lambda expected=count + 1: len(log.read_text().splitlines()) >= expected, PATIENCE)
+            process.send_signal(signal.Signals[f"SIG{name}"] if name else 0)
+        output, _ = process.communicate(timeout=PATIENCE)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -272,6 +286,16 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),  # Open MPI's mpirun says 0 when it loses a node
         ({"STATUS": "failed", "CODE": "3"}, [], (3, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),  # wrong usage: nothing was written
+        ({"STATUS": "", "CODE": "65", "BEFORE": "running"}, [], (65, [])),  # no readable checkpoint
+        ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
+        ({"FAILURES": "1"}, [], (-9, [*AGAIN[:2], "requeue 7"])),  # a launch died before the program's first word
+        ({"FAILURES": "3", "BEFORE": "failed"}, [], (-9, [*AGAIN, "requeue 7"])),
+        ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
+        ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),  # its budget was raised
+        ({"STATUS": "", "CODE": "0"}, [], (1, [*AGAIN, "pause 0"])),  # Open MPI's mpirun has lost a node
+        ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
+        ({"FAILURES": "1", "PAUSES": "100"}, ["", "USR1"], (-9, ["pause 100", "requeue 7"])),
+        ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
         ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
         ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
@@ -302,6 +326,14 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({"STATUS": "complete", "CODE": "1"}, [], (0, [])),
         ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),
+        ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
+        ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"])),  # a launch died before the program's first word
+        ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, "round 1 of jobs/pbs.sh"])),
+        ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
+        ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),
+        ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
+        ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0.5"}, ["", "TERM"], (1, ["pause 100"])),
+        ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0"}, ["", "TERM"], (0, ["pause 100", "round 1 of jobs/pbs.sh"])),
         ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
         ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
         ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
@@ -376,7 +408,7 @@ def pbs(tmp_path):
         own = {"QSUB_DIR": str(tmp_path / "pbs"), "PATH": f"{ROOT / 'tests/pbs'}:{os.environ['PATH']}"}
         names = ",".join(name for name in job.settings if name not in ("PYTHONPATH", "SLOW"))
         line = [ROOT / "tests/pbs/qsub", "-v", names, *map(str, arguments)]
-        subprocess.run(line, cwd=ROOT, env={**os.environ, **own, **job.settings}, check=True, timeout=30)
+        subprocess.run(line, cwd=ROOT, env={**os.environ, **own, **job.settings}, check=True, timeout=PATIENCE)
 
     yield qsub
     for entry in Path("/proc").glob("[0-9]*/environ"):
@@ -388,21 +420,27 @@ def pbs(tmp_path):
 def ended(tmp_path: Path, number: int) -> int:
     """Return the exit code of a PBS job, when it has ended."""
     path = tmp_path / f"pbs/{number}.exit"
-    wait_for(lambda: path.exists() and path.read_text(), 90)
+    wait_for(lambda: path.exists() and path.read_text(), PATIENCE)
     return int(path.read_text())
 
 
-def test_a_pbs_job_submits_itself_again_at_its_walltime_and_completes(pbs, straight, tmp_path):
-    job = Job(tmp_path, LAUNCH="mpiexec -n 2", HOURS="0")
+def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch_and_completes(pbs, straight, tmp_path):
+    launch, broken = tmp_path / "launch", tmp_path / "broken"
+    launch.write_text(f'#!/bin/sh\n[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15\nexec mpiexec -n 2 "$@"\n')
+    launch.chmod(0o755)
+    job = Job(tmp_path, LAUNCH=str(launch), HOURS="0")
     pbs(job, "jobs/pbs.sh")
     job.wait_until_under_way()
+    broken.touch()
     (tmp_path / "pbs/1.over").touch()
     assert ended(tmp_path, 1) == 0
     assert 2 <= job.status["generation"] < GENERATIONS
     job.hurry()
     assert ended(tmp_path, 2) == 0
     assert (tmp_path / "pbs/log").read_text() == "1  jobs/pbs.sh\n2  jobs/pbs.sh\n"
-    assert "round 1, exit code 0, status complete" in (tmp_path / "pbs/2.out").read_text()
+    said = (tmp_path / "pbs/2.out").read_text()
+    assert "the launch failed, exit code 15" in said
+    assert "round 1, exit code 0, status complete" in said
     assert_same_run(straight, job.run)
 
 

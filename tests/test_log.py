@@ -1,6 +1,8 @@
 """log.py: who speaks, where to, and what a person sees of a run's progress."""
 
+import itertools
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -124,6 +126,41 @@ def test_plain_display_speaks_seldom_and_ends_with_the_last(capsys):
     display.close()
     display.close()
     assert capsys.readouterr().out == "gen 0\ngen 5\ngen 10\ngen 11\n"
+
+
+def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
+    log.setup(0, "node7")
+    clock, times = Clock(), []
+    display = Display("plain", 5.0, clock)
+    for second in range(36_001):  # ten hours
+        clock.now = float(second)
+        display.update({"generation": second})
+        times += [second] * bool(capsys.readouterr().out)
+    pauses = {before: after - before for before, after in itertools.pairwise(times)}
+    assert [pauses[second] for second in (0, 250)] == [5, 5]  # 2 % of 250 s
+    assert all(pause == min(max(5, math.ceil(0.02 * before)), 300) for before, pause in pauses.items())
+    assert 200 < len(times) < 500
+
+
+def test_every_generation_is_a_line_where_that_is_wished(capsys):
+    log.setup(0, "node7")
+    clock = Clock()
+    display = Display("plain", 0.0, clock)
+    for generation in range(3):
+        clock.now = 1000.0 + 0.01 * generation
+        display.update({"generation": generation})
+    assert capsys.readouterr().out == "gen 0\ngen 1\ngen 2\n"
+
+
+def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
+    log.setup(0, "node7")
+    log.append_to(tmp_path / "log.txt", 0, "node7")
+    log.say("begins")
+    Display("plain", 0.0).update({"generation": 1})
+    log.warn("odd")
+    assert capsys.readouterr().out == "begins\ngen 1\nWARNING [rank 0 node7] odd\n"
+    written = [line.split(" ", 1)[1] for line in (tmp_path / "log.txt").read_text().splitlines()]
+    assert written == ["begins", "WARNING [rank 0 node7] odd"]
 
 
 def test_seldom_values_stay_and_speed_follows(capsys):

@@ -4,19 +4,24 @@ The second node is made by tests/fakessh. One kernel serves both: /dev/shm is sh
 node's loss is a daemon's, and clocks and file systems agree. Real networks, real node failures and RDMA are not tested here.
 """
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
+import termios
 import time
 from functools import cache
 from pathlib import Path
 
 import launchers
 import pytest
-from conftest import CYCLIC
+from conftest import CYCLIC, SMALL
 from launchers import launcher, missing, parent, pids, python, wait_for
 from test_run import assert_same_run
+
+from esac_mpi.record import read
 
 SHORT, LONG = 20, 80  # generations; LONG is more than the interrupted parts of a run ever make
 DOWN = 10.0  # within which a job must be gone [s]
@@ -57,7 +62,7 @@ def begin(tmp_path):
         with open(tmp_path / f"output-{len(jobs)}", "w") as output:
             job = subprocess.Popen(line, env=launchers.environment(), stdout=output, stderr=output, start_new_session=True)
         jobs.append(job)
-        wait_for(lambda: generation(path) >= before + 5 or job.poll() is not None, 60, "five generations")
+        wait_for(lambda: generation(path) >= before + 5 or job.poll() is not None, 300, "five generations")
         assert job.poll() is None, (tmp_path / f"output-{len(jobs) - 1}").read_text()
         assert sorted(pids(path)) == list(range(ranks))
         return job
@@ -94,7 +99,7 @@ def assert_down(job: subprocess.Popen, path: Path) -> int:
 def assert_stops(job: subprocess.Popen, path: Path, codes: set[int]) -> None:
     """Send USR1 to the launcher; the run must be saved and ended, with one of the exit codes."""
     job.send_signal(signal.SIGUSR1)
-    wait_for(lambda: status(path)["status"] == "requeue", 30, "the stop")
+    wait_for(lambda: status(path)["status"] == "requeue", 300, "the stop")
     assert assert_down(job, path) in codes
 
 
@@ -121,6 +126,44 @@ def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_p
     assert_same_run(straight(LONG), tmp_path / "run")
 
 
+@pytest.mark.parametrize(("mpi", "times"), [("mpich", 2), ("openmpi", 1)])
+def test_ctrl_c_so_many_times_makes_the_launcher_kill_its_ranks(tmp_path, monkeypatch, mpi, times):
+    """What README, --help and docs/clusters.md say of each; the checkpoint stands."""
+    monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
+    terminal, end = pty.openpty()
+    line = [
+        *launcher(mpi, 2),
+        python(mpi),
+        "-m",
+        "esac_mpi",
+        "--task.id",
+        "own_envs:Slow-v0",
+        *SMALL,
+        "--run-dir",
+        tmp_path / "run",
+    ]
+    with open(tmp_path / "output", "w") as output:
+        streams = {"stdin": end, "stdout": output, "stderr": output}
+        typed_at = {"env": launchers.environment(), "start_new_session": True, "preexec_fn": take_terminal}
+        job = subprocess.Popen([*map(str, line)], **streams, **typed_at)
+    os.close(end)
+    wait_for(lambda: status(tmp_path / "run").get("status") == "running", 300, "the start")
+    for time_typed in range(times):
+        assert job.poll() is None
+        time.sleep(2.0 * time_typed)  # two within a second are one
+        os.write(terminal, b"\x03")
+    assert assert_down(job, tmp_path / "run") != 75
+    os.close(terminal)
+    assert status(tmp_path / "run")["status"] in ("running", "requeue")  # killed, or quick enough to save
+    read(tmp_path / "run/checkpoint.h5")
+
+
+def take_terminal() -> None:
+    """Make stdin the terminal of this session, and hear Ctrl-C although the tests may be in the background."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(straight, tmp_path, begin, mpi):
     path = tmp_path / "run"
@@ -138,7 +181,7 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(stra
         assert status(path)["status"] in ("running", "requeue")  # killed, or quick enough to save
     else:  # its ranks know nothing of it and go on; a signal to mpirun still reaches the other node, and so all
         reached = generation(path)
-        wait_for(lambda: generation(path) > reached, 30, "a generation without the daemon")
+        wait_for(lambda: generation(path) > reached, 300, "a generation without the daemon")
         assert job.poll() is None
         assert_stops(job, path, {75, 255})
 

@@ -103,7 +103,7 @@ def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task):
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
-def wait_for(condition, seconds: float = 60.0):
+def wait_for(condition, seconds: float = 300.0):
     """Return the first true answer of `condition`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -141,7 +141,7 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight,
     process = start(2, *CYCLIC, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 5)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 75, errors
     status = json.loads((tmp_path / "run/status.json").read_text())
     assert status["status"] == "requeue"
@@ -394,3 +394,4 @@ def test_help_names_every_field_once_from_one_rank():
     done = run(2, "--help")
     assert done.stdout.count("--esac.winner-pull") == 1
     assert "zeta" in done.stdout
+    assert "MPICH's mpirun the second one" in " ".join(done.stdout.split())  # what Ctrl-C does is the launcher's affair

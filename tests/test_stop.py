@@ -152,7 +152,7 @@ print("lived", flush=True)
 dog.waits() if {waiting} else dog.works_on("item 5 of 50")
 time.sleep(60)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (9, "lived\n")
     what = "waiting for other ranks" if waiting else "item 5 of 50"
     assert f"rank 3 on host hangs: {what} for 0.01 minutes ({name}), generation 12" in done.stderr
@@ -244,7 +244,7 @@ def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatc
     time.sleep(1.0)
     sent = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 75, errors
     assert time.monotonic() - sent < 20
     assert status(tmp_path / "run")["status"] == "requeue"
@@ -267,21 +267,23 @@ def test_a_signal_before_the_first_generation_writes_a_whole_state_or_nothing(tm
 
 
 def signalled_until_it_ends(process) -> str:
-    """Signal a run every five seconds; a launcher loses what comes before it has started its processes. Return stderr."""
-    for _ in range(12):
+    """Signal a run, ever more seldom; a launcher loses what comes before it has started its processes. Return stderr."""
+    for pause in (5, 5, 10, 20, 40, 80, 160):  # a third signal heard would end it unsaved
         process.send_signal(signal.SIGUSR1)
         with suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=5)[1]
+            return process.communicate(timeout=pause)[1]
     raise TimeoutError
 
 
 def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
-    start = time.monotonic()
-    path = tmp_path / "run"
-    run(2, *CYCLIC, "--budget.generations", 10**6, "--max-hours", 12 / 3600, "--run-dir", path, code=75)
-    assert time.monotonic() - start < 30
-    assert status(path)["status"] == "requeue"
-    assert status(path)["generation"] > 0
+    for seconds in (12, 60, 300):  # on a busy machine the start alone may take the first of them
+        start, path = time.monotonic(), tmp_path / str(seconds)
+        run(2, *CYCLIC, "--budget.generations", 10**6, "--max-hours", seconds / 3600, "--run-dir", path, code=75)
+        assert time.monotonic() - start < seconds + 18
+        assert status(path)["status"] == "requeue"
+        if status(path)["generation"] > 0:
+            return
+    raise AssertionError("no generation in 300 s")
 
 
 def test_a_generation_that_outlasts_the_job_is_given_up_whatever_max_hours_says(tmp_path, monkeypatch):
@@ -337,7 +339,7 @@ def test_rank_0_killed_is_dead_and_resumes(tmp_path, start, uninterrupted):
     wait_for(lambda: rows_published(path) >= 3)
     os.kill(status(path)["pid"], signal.SIGKILL)
     began = time.monotonic()
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert process.returncode != 0
     assert time.monotonic() - began < 10
     assert summary(path)["status"] == "dead"
@@ -355,7 +357,7 @@ def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp
     made = rows_published(path)
     wait_for(lambda: rows_published(path) > made)
     process.send_signal(signal.SIGUSR1)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert (process.returncode, status(path)["status"]) == (75, "requeue")
 
 
@@ -385,7 +387,7 @@ def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
     line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]  # no launcher, which would read it
     process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=writer)
     os.close(writer)
-    assert process.wait(60) != 0
+    assert process.wait(300) != 0
     assert Run.open(tmp_path / "run").state == "failed"
 
 
@@ -400,7 +402,7 @@ def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
     made = rows_published(path)
     wait_for(lambda: rows_published(path) > made + 5)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 75
 
 

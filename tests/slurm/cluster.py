@@ -36,7 +36,7 @@ SlurmctldPidFile={work}/slurmctld.pid
 SlurmdPidFile={work}/slurmd-%n.pid
 TmpFS={work}/tmp-%n
 SlurmdParameters=config_overrides
-SlurmdTimeout=5
+SlurmdTimeout=60
 FirstJobId={first}
 KillWait=5
 ProctrackType=proctrack/linuxproc
@@ -51,7 +51,7 @@ MpiDefault=pmi2
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
 PartitionName=main Nodes=n1,n2 Default=YES PriorityTier=1
-PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=20
+PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=60
 PartitionName=urgent Nodes=n1,n2 PriorityTier=100 PreemptMode=OFF
 """
 NODES = ("n1", "n2")
@@ -139,7 +139,7 @@ class Cluster:
     def run(self, *command: object, check: bool = True, **environment: str) -> str:
         """Run one of Slurm's commands where the configurations are; return what it prints."""
         line, seen = [str(word) for word in command], {**os.environ, **self.environment, **environment}
-        done = subprocess.run(line, env=seen, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        done = subprocess.run(line, env=seen, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
         assert not check or done.returncode == 0, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -188,7 +188,7 @@ class Cluster:
             )
 
     def _wait(self, condition) -> None:
-        if not _first(condition, 30.0):
+        if not _first(condition, 120.0):
             raise RuntimeError(f"the test's Slurm does not do what it should\n{self.logs()}")
 
 
