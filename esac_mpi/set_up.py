@@ -142,14 +142,13 @@ def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) ->
     if world.rank or config.algorithm == "es":
         return None
     esac, name = config.esac, config.algorithm  # a phase keeps the transitions that it overwrites, until its result enters
-    more = {"discrete": envs.is_discrete(env)} if name == "ppo" else {}
     if name in learners.LEARNERS:
         options = getattr(config, name)
         parallel = getattr(options, "episodes_on", "root") == "ranks"
         reserve = options.episodes_per_generation * env.horizon if parallel else options.steps_per_generation
     else:
         name, reserve = "sac", max(esac.sac_episodes * env.horizon, esac.sac_min_steps + env.horizon)
-    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, **more)
+    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, envs.is_discrete(env))
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:

@@ -19,6 +19,10 @@ from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved
 
 SCHEMA = 2  # version of what the files hold
 USER_BLOCK = 512  # bytes before the HDF5 image
+FORMER = {  # name of a dataset -> the one that files of older versions have it by
+    "metrics/learner_phases": "metrics/sac_phases",
+    "state/counters.learner_phases": "state/counters.sac_phases",
+}
 
 Arrays = dict[str, np.ndarray]
 
@@ -43,7 +47,7 @@ def read(path: Path, oldest: int = 0) -> tuple[Arrays, dict[str, Any]]:
         with path.open("rb") as stream:
             verify(path, stream, oldest)
             with opened(path, stream) as file:
-                return {name: array_of(file[name]) for name in datasets(file)}, attributes_of(file)
+                return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
 
@@ -59,19 +63,21 @@ def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
 
 
 def datasets(file: h5py.File) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every dataset by its full name."""
+    """Return the shape of every dataset by its full name, the one of this version."""
     shapes: dict[str, tuple[int, ...]] = {}
+    current = {former: name for name, former in FORMER.items()}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if isinstance(node, h5py.Dataset):
-            shapes[name] = node.shape
+            shapes[current.get(name, name)] = node.shape
 
     file.visititems(collect)
     return shapes
 
 
-def array_of(node: h5py.Dataset, rows: slice | tuple[()] = ()) -> np.ndarray:
-    """Read a dataset, or some rows of it."""
+def array_of(file: h5py.Group, name: str, rows: slice | tuple[()] = ()) -> np.ndarray:
+    """Read the dataset of this name, as `datasets` has it, or some rows of it."""
+    node = file[name if name in file else FORMER.get(name, name)]
     return np.asarray(node.asstr()[rows], str) if h5py.check_string_dtype(node.dtype) else np.asarray(node[rows])
 
 

@@ -94,7 +94,7 @@ class Columns(Mapping[str, np.ndarray]):
             with self.source.open("rb") as stream:
                 self._check_still(stream, names)
                 with files.opened(self.source, stream) as file:
-                    return {name: files.array_of(file[name], self._rows(name)) for name in names}
+                    return {name: files.array_of(file, name, self._rows(name)) for name in names}
         except OSError as error:
             raise Unreadable(f"{self.source}: {error.strerror}") from error
 
