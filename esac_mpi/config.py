@@ -377,11 +377,14 @@ class Display:
     each generation."""
 
 
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")  # each is a table of Config and a file of algorithms/
+
+
 @dataclass(frozen=True)
 class Config:
     """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
 
-    algorithm: Literal["esac", "es", "sac", "td3", "ddpg", "ppo"] = "esac"
+    algorithm: Literal[ALGORITHMS] = "esac"  # type: ignore[valid-type]
     """Which algorithm runs; its table below has the same name."""
     seed: int = 0
     """Every random number of the run is addressed by this and what it is for."""

@@ -118,8 +118,8 @@ def save(job: Job, status: str, final: Best | None = None) -> bool:
     """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
     run = job.run
     assert run is not None
-    arrays, pending = state.arrays(job.state), put_together(job.unevaluated)
-    if not saved(lambda: run.checkpoint(job.state.generation, arrays, learner_arrays(job), replay(job), pending)):
+    parts = state.arrays(job.state), learner_arrays(job), replay(job), put_together(job.unevaluated), main_policy(job)
+    if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
     return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
@@ -152,6 +152,11 @@ def results(job: Job, final: Best | None = None) -> dict[str, Any]:
     if final is None or not final.policy:
         return {"best_return": best}
     return {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
+
+
+def main_policy(job: Job) -> np.ndarray:
+    """Return the policy that counts, float32 [d]: the first of the state's."""
+    return next(iter(job.state.policies.values()))
 
 
 def learner_arrays(job: Job) -> dict[str, np.ndarray]:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, envs, learners, log, mutation, provenance, rollout, schedule, state
+from esac_mpi import affinity, envs, epsilon, learners, log, provenance, rollout, schedule, state
 from esac_mpi.algorithms import ALGORITHMS, es
+from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.job import (
@@ -22,6 +23,7 @@ from esac_mpi.job import (
     Job,
     fail,
     learner_arrays,
+    main_policy,
     progress,
     replay,
     results,
@@ -41,18 +43,18 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    mutate = together(
-        world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
-    )
-    beside = together(world, lambda: learner_env(config, world), task_errors)
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
+    declares = ALGORITHMS[config.algorithm].DECLARES
+    no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
+    noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
+    own_env = together(world, lambda: learner_env(config, world), task_errors)
+    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, noise, own_env)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     learner_errors: dict[type[Exception], int] = {learners.NoDevice: WRONG_USAGE, learners.NotInstalled: WRONG_USAGE}
     learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
-    job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
+    job = Job(config, world, env, params, initial, es.make_policy(params, env, output=declares.output), learner)
 
     device = "none" if learner is None else str(learner.device)
-    threads = config.learner.threads if config.algorithm != "es" else 0
+    threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(config.seed, env, world, device, threads, command)
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
@@ -123,7 +125,7 @@ def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float
 def make_task(config: Config) -> envs.Env:
     """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
     env = envs.make(config.task.id, config.task.horizon)
-    envs.refuse_discrete(env, config.algorithm, ALGORITHMS)
+    envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
     return env
 
 
@@ -137,24 +139,31 @@ def make_state(params: es.Params, world: Any) -> Any:
     return initial
 
 
+def make_epsilon(config: Config, layout: Layout, world: Any) -> epsilon.Epsilon:
+    """Return how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
+    declared = ALGORITHMS[config.algorithm].DECLARES.evolution
+    return epsilon.make(declared and declared(config), config.seed, layout, world)
+
+
+def learning_here(config: Config, world: World) -> Learning | None:
+    """Return what the algorithm declares of its learner, on the ranks that have one."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return learning if learning and learning.ranks(world.rank) else None
+
+
 def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
-    """Return the gradient learner, on rank 0 of the algorithms that have one."""
-    if world.rank or config.algorithm == "es":
+    """Return the gradient learner, on the ranks that have one."""
+    learning = learning_here(config, world)
+    if learning is None:
         return None
-    esac, name = config.esac, config.algorithm  # a phase keeps the transitions that it overwrites, until its result enters
-    if name in learners.LEARNERS:
-        options = getattr(config, name)
-        parallel = getattr(options, "episodes_on", "root") == "ranks"
-        reserve = options.episodes_per_generation * env.horizon if parallel else options.steps_per_generation
-    else:
-        name, reserve = "sac", max(esac.sac_episodes * env.horizon, esac.sac_min_steps + env.horizon)
-    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, envs.is_discrete(env))
+    theta = layout.initial(config.seed, es.THETA_SAC)
+    return learners.make(learning.learner, config, layout, theta, learning.reserve(config, env.horizon), envs.is_discrete(env))
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
-    """Return an environment of its own for phases that run beside the evaluation or carry on after it, on rank 0."""
-    own = config.algorithm == "ppo" or (config.algorithm == "esac" and config.esac.learner_lag)
-    return envs.make(config.task.id, config.task.horizon) if own and world.rank == 0 else None
+    """Return an environment for phases that run beside the evaluation or carry on after it, on the ranks that learn so."""
+    learning = learning_here(config, world)
+    return envs.make(config.task.id, config.task.horizon) if learning and learning.own_env(config) else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
@@ -188,7 +197,7 @@ def restore(job: Job) -> None:
     if job.run is None:
         return
     if job.run.restored is None:
-        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job))
+        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job), theta=main_policy(job))
         return
     try:
         state.load(job.state, job.run.restored.state)
@@ -207,17 +216,20 @@ def take_up(job: Job, run: "Run") -> None:
     saved(lambda: run.status("running", job.state.generation, **results(job)))
     if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
         saved(lambda: save_policy(job, job.state.best))
-    job.display = log.Display(job.config.display.style, job.config.display.every_seconds)
+    job.display = log.Display(
+        job.config.display.style, job.config.display.every_seconds, policies=job.algorithm.DECLARES.policies
+    )
 
 
 def spread(params: es.Params, ranks: int) -> tuple[str, str]:
     """Return what work a generation has for the ranks, and what number of them would do better, if any."""
-    config, esac, rows = params.config, params.config.esac, ALGORITHMS[params.config.algorithm].board(params).rows
+    config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
+    declares, rows = algorithm.DECLARES, algorithm.board(params).rows
     if not rows:
         evaluations = f"evaluations, {config.evaluation.episodes} episode(s) every {config.evaluation.every} generation(s)"
         return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
-    beside = config.algorithm == "esac" and esac.sac_phases and esac.learner_lag and ranks > 1
-    found, better = schedule.fit(rows, ranks - bool(beside), "members" if config.algorithm in ("esac", "es") else "episodes")
+    beside = ranks > 1 and declares.learning is not None and declares.learning.beside(config)
+    found, better = schedule.fit(rows, ranks - beside, declares.work)
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 

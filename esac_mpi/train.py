@@ -152,7 +152,9 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     assert job.run is not None
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
-    tell_not_finite(job, np.flatnonzero(~np.isfinite(row.get("fitness", 0.0))).tolist())
+    declares = job.algorithm.DECLARES
+    if declares.work == "members":
+        tell_not_finite(job, np.flatnonzero(~np.isfinite(row[declares.fitness])).tolist())
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
@@ -167,13 +169,21 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
     job.not_finite += 1
     count, k = job.not_finite, job.state.generation
     if count <= IN_FULL:
-        seeds = [es.episode_seed(job.params, getattr(job.config, job.config.algorithm), k, i) for i in members]
-        told = f"the return of member(s) {members} is not finite: ranked last, counted; seeds of their episodes {seeds}"
+        told = f"the return of member(s) {members} is not finite: ranked last, counted{seeds(job, k, members)}"
     elif count.bit_count() == 1:
-        told = f"{len(members)} returns are not finite; {count} generations since the start had such (metrics/fitness has all)"
+        where = f"metrics/{job.algorithm.DECLARES.fitness}"
+        told = f"{len(members)} returns are not finite; {count} generations since the start had such ({where} has all)"
     else:
         return
     log.say(f"generation {k}: {told}")
+
+
+def seeds(job: Job, k: int, members: list[int]) -> str:
+    """Return what to say of the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
+    declared = job.algorithm.DECLARES.evolution
+    if declared is None:
+        return ""
+    return f"; seeds of their episodes {[es.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
 
 
 def finish(job: Job, fresh: bool = False) -> int:
@@ -221,7 +231,7 @@ def final_evaluation(job: Job) -> Best:
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
     """Return what the display shows of a generation; it keeps the last figure where one is nan."""
     counters = job.state.counters
-    fitness = np.atleast_1d(row.get("fitness", row.get(f"{job.config.algorithm}_episodic_return", np.nan)))
+    fitness = np.atleast_1d(row[job.algorithm.DECLARES.fitness])
     finite = fitness[np.isfinite(fitness)]
     return {
         "generation": job.state.generation,

@@ -10,10 +10,10 @@ LAYERS = [
     {"set_up"},
     {"job"},
     {"comm", "record", "algorithms"},
-    {"mutation", "learners", "provenance"},
+    {"learners", "provenance"},
     {"rollout", "learning"},
-    {"transitions", "counters"},
-    {"evolution", "policy", "envs"},
+    {"transitions", "counters", "epsilon", "evolution"},
+    {"policy", "envs"},
 ]
 LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__init__", "__version__", "reads", "directory"}

@@ -142,8 +142,8 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     honest = world._node.shared
     world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
     layout = Layout((env.observation_size, 8, 8, env.action_size))
-    mutate = check.mutation.make(chosen, layout, world)
-    set_up.make_state(ALGORITHMS["esac"].Params(chosen, layout, env.horizon, mutate), world)
+    noise = set_up.make_epsilon(chosen, layout, world)
+    set_up.make_state(ALGORITHMS["esac"].Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
     assert check.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
     boards = 2 * 8 * ((50 * 5 + 5) + (20 * 2 + 5))  # 50 members' five numbers, 20 episodes' two, five of each rank; twice

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, mutation, noise, rollout
+from esac_mpi import config, noise, rollout
 from esac_mpi.algorithms import es
 from esac_mpi.comm import World
+from esac_mpi.epsilon import make as make_epsilon
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import ThetaNotFinite, play
@@ -68,7 +69,7 @@ def make(world, layout, **settings):
         config.Config(), {"algorithm": "es", **{name.replace("__", "."): value for name, value in settings.items()}}
     )
     config.check(options)
-    params = es.Params(options, layout, 4, mutation.make(options, layout, world))
+    params = es.Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))
     return params, es.init(params, world)
 
 

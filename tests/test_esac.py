@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, evolution, mutation, noise
+from esac_mpi import config, evolution, noise
 from esac_mpi.algorithms import es, esac
 from esac_mpi.comm import World
+from esac_mpi.epsilon import Philox
+from esac_mpi.epsilon import make as make_epsilon
 from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
@@ -67,7 +69,7 @@ def make(world, **settings):
         config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
     )
     config.check(options)
-    params = esac.Params(options, LAYOUT, 10, mutation.make(options, LAYOUT, world))
+    params = esac.Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
     return params, esac.init(params, world), Track()
 
 
@@ -378,7 +380,7 @@ def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     off = {"esac__sac_copies": 0, "esac__crossover": "off", "esac__winner_pull": 0.0, "esac__p_sac_initial": 0.0}
     params, state, env = make(world, **off, esac__p_sac_final=0.0)
     table = {name.replace("esac", "es"): value for name, value in SETTINGS.items()}
-    plain = es.Params(config.updated(config.Config(), table), LAYOUT, 10, mutation.Philox(0))
+    plain = es.Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))
     alone = es.init(plain, world)
     for _ in range(3):
         advance(world, params, state, env)

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from esac_mpi.algorithms import td3
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
 from esac_mpi.algorithms.es import THETA_SAC, Params
-from esac_mpi.algorithms.td3 import board, generation
+from esac_mpi.algorithms.td3 import board, generation, reserve
 
-__all__ = ["Params", "State", "board", "generation", "init"]
+__all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
+
+DECLARES = Declaration(
+    learning=Learning(learner="ddpg", ranks=at_root, reserve=reserve, own_env=never, beside=never),
+    discrete=True,
+    evolution=None,
+    work="episodes",
+    policies={"ddpg": "the DDPG actor"},
+    fitness="ddpg_episodic_return",
+    output=None,
+)
 
 
 @dataclass

@@ -16,9 +16,10 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi import evolution, noise
+from esac_mpi.algorithms.declaration import Declaration
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
-from esac_mpi.mutation import Mutation
+from esac_mpi.epsilon import Epsilon
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.rollout import Board, NoFiniteReturn, ThetaNotFinite, action_noise, play
@@ -29,6 +30,17 @@ THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
 
 
+DECLARES = Declaration(
+    learning=None,
+    discrete=True,
+    evolution=lambda config: config.es,
+    work="members",
+    policies={"theta_es": "theta_es"},
+    fitness="fitness",
+    output=None,
+)
+
+
 @dataclass(frozen=True)
 class Params:
     """What never changes in a run."""
@@ -36,7 +48,7 @@ class Params:
     config: configuration.Config
     layout: Layout
     horizon: int  # of an episode [steps]
-    mutation: Mutation  # how epsilon is made
+    epsilon: Epsilon  # how the noise of a slot is made
     learner_env: Env | None = None  # where a phase plays that runs beside the evaluation or carries on after it; on rank 0
 
 
@@ -111,7 +123,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: None
         part = slices[block]
         theta, gradient = state.theta_es[part].copy(), np.zeros(part.stop - part.start, np.float32)
         for slot in range(weights.size):
-            gradient += weights[slot] * params.mutation.epsilon(k, slot, block, part)
+            gradient += weights[slot] * params.epsilon.block(k, slot, block, part)
         gradient /= np.float32(es.population_size * es.sigma)
         change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k)
         new = state.theta_es[part] = theta + change
@@ -165,7 +177,7 @@ def evaluate(
         start = world.clock()
         rate = sigma(slot)
         for block, part in noise.blocks(params.layout.d):
-            policy.theta[part] = evolution.mutated(parent(slot)[part], params.mutation.epsilon(k, slot, block, part), sign, rate)
+            policy.theta[part] = evolution.mutated(parent(slot)[part], params.epsilon.block(k, slot, block, part), sign, rate)
         policy.refresh()
         made = world.clock()
         sums, total, sign_total, length, unstable = np.zeros((3, size)), 0.0, 0.0, 0, 0
@@ -281,11 +293,10 @@ def check_finite(k: int, squares: float) -> None:
         )
 
 
-def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None) -> Policy:
-    """Return a policy of the run's layout and the task's bounds."""
+def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None) -> Policy:
+    """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
     network = params.config.policy
-    output = "clip" if params.config.algorithm == "ppo" else network.output  # PPO's mean is not squashed, its actions are cut off
-    return Policy(params.layout, network.activation, output, env.low, env.high, normaliser)
+    return Policy(params.layout, network.activation, output or network.output, env.low, env.high, normaliser)
 
 
 def checksum(theta: np.ndarray) -> float:

@@ -29,6 +29,7 @@ from esac_mpi import config as configuration
 from esac_mpi import evolution, learning, noise
 from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms import sac
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root
 from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -37,6 +38,21 @@ from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import unpacked
 
+DECLARES = Declaration(
+    learning=Learning(
+        learner="sac",
+        ranks=at_root,
+        reserve=lambda config, horizon: max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps + horizon),
+        own_env=lambda config: config.esac.learner_lag > 0,
+        beside=lambda config: config.esac.sac_phases and config.esac.learner_lag > 0,
+    ),
+    discrete=False,
+    evolution=lambda config: config.esac,
+    work="members",
+    policies={"theta_es": "theta_es", "sac": "the SAC mean"},
+    fitness="fitness",
+    output=None,
+)
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
 
 
@@ -232,7 +248,7 @@ def update(
         theta = state.theta_es[part].copy()
         gradient, mean_winner, rebuilt = np.zeros(size, np.float32), np.zeros(size, np.float32), {}
         for slot in range(weights.size):
-            eps = params.mutation.epsilon(k, slot, block, part)
+            eps = params.epsilon.block(k, slot, block, part)
             gradient += weights[slot] * eps
             if offsets[slot]:
                 gradient += offsets[slot] * (state.parent(slot)[part] - theta)
@@ -302,7 +318,7 @@ def displacements(params: Params, state: State, k: int, sigma_noise: float, disp
         part, squares = slices[block], np.zeros(len(members))
         for i, slot, sign in members:
             if displaced[slot]:
-                eps = params.mutation.epsilon(k, slot, block, part)
+                eps = params.epsilon.block(k, slot, block, part)
                 offspring = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
                 squares[i] = evolution.squares(offspring - state.theta_es[part]) / sigma_noise**2
         return squares

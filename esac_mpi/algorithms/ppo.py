@@ -10,12 +10,29 @@ import numpy as np
 
 from esac_mpi import learning
 from esac_mpi.algorithms import td3
+from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never
 from esac_mpi.algorithms.es import Params, Row
 from esac_mpi.algorithms.sac import board
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase
 
-__all__ = ["Params", "State", "board", "generation", "init"]
+__all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner="ppo",
+        ranks=at_root,
+        reserve=lambda config, _: config.ppo.steps_per_generation,
+        own_env=always,
+        beside=never,
+    ),
+    discrete=True,
+    evolution=None,
+    work="episodes",
+    policies={"ppo": "the PPO actor"},
+    fitness="ppo_episodic_return",
+    output="clip",  # its mean is not squashed, its actions are cut off
+)
 
 
 @dataclass

@@ -9,12 +9,29 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
 from esac_mpi.algorithms.es import THETA_SAC, Params, Row
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner="sac",
+        ranks=at_root,
+        reserve=lambda config, _: config.sac.steps_per_generation,
+        own_env=never,
+        beside=never,
+    ),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"sac": "the SAC mean"},
+    fitness="sac_episodic_return",
+    output=None,
+)
 
 
 @dataclass

@@ -9,13 +9,32 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esac_mpi import learning
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
 from esac_mpi.algorithms.es import THETA_SAC, Params, Row
+from esac_mpi.config import Config
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.policy import Normaliser, Policy
 from esac_mpi.rollout import Board, collect, collection_board
 from esac_mpi.transitions import width
+
+
+def reserve(config: Config, horizon: int) -> int:
+    """Return how many transitions a generation of TD3 or DDPG adds at most; horizon: of an episode [steps]."""
+    options = getattr(config, config.algorithm)
+    return options.steps_per_generation if options.episodes_on == "root" else options.episodes_per_generation * horizon
+
+
+DECLARES = Declaration(
+    learning=Learning(learner="td3", ranks=at_root, reserve=reserve, own_env=never, beside=never),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"td3": "the TD3 actor"},
+    fitness="td3_episodic_return",
+    output=None,
+)
 
 
 @dataclass
