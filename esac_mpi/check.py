@@ -23,16 +23,17 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, envs, job, kernels, learners, mutation, provenance, set_up
+from esac_mpi import affinity, envs, job, kernels, learners, mutation, provenance, ram, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World, binding, boards, free_memory
 from esac_mpi.config import Config
+from esac_mpi.learners import capacity
 from esac_mpi.policy import Layout
+from esac_mpi.ram import GIB, size
 
 WRITTEN = 64 * 2**20  # size of the file that the directory's speed is measured with [bytes]
 REPEATS = 100  # exchanges timed
 SLOW = 20e6  # a directory slower than this gets a remark [bytes/s]
-GIB = 2**30
 SCHEDULER = re.compile(
     r"SLURM_(JOB_ID|ARRAY_TASK_ID|NTASKS|STEP_NUM_TASKS|JOB_NUM_NODES|CPUS_PER_TASK|RESTART_COUNT|JOB_PARTITION|JOB_END_TIME)"
     r"|PBS_(JOBID|ARRAY_INDEX|NP|NODEFILE|QUEUE|ENVIRONMENT)"
@@ -89,7 +90,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf) -> int:
     code = 0
     if world.rank == 0:
         lines = [*launch(ranks, world), *machine(config, ranks), *task(config, ranks)]
-        lines += [*work(config, env, world.size), *memory(config, env, ranks)]
+        lines += [*work(config, env, world.size), *memory(config, env, ranks), *replay(config, env)]
         lines += [*scheduler(dict(os.environ), seconds_left), *directory, exchange]
         code = job.WRONG_USAGE if any(line.fatal for line in lines) else 0
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
@@ -305,9 +306,17 @@ def memory(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
     return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
 
 
-def size(count: float) -> str:
-    """Return bytes as a person reads them."""
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
+def replay(config: Config, env: envs.Env | None) -> list[Line]:
+    """Return the line about the memory that the replay comes to take, on rank 0; none where there is no replay."""
+    if env is None or not capacity.table(config):
+        return []
+    need, total, free = capacity.needed(config, env), ram.total(), ram.free()
+    found = f"comes to take {size(need)} on rank 0's node, which has {size(total)} of memory, {size(free)} free"
+    try:
+        capacity.refuse_too_large(config, env, total)
+    except capacity.ReplayTooLarge as error:
+        return [Line("replay", found, str(error), True)]
+    return [Line("replay", found, "more than is free now" if need > free else "")]
 
 
 def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:

@@ -21,8 +21,9 @@ from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.policy import Layout
 
-SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "work", "memory", "scheduler"]
-SUBJECTS += ["time left", "directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
+SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "work", "memory", "replay"]
+SUBJECTS += ["scheduler", "time left"]
+SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
 SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
 
 

@@ -7,11 +7,12 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from esac_mpi.envs import (
     OWN,
@@ -27,6 +28,8 @@ from esac_mpi.envs import (
 from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
+
+SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
 class GymnasiumEnv:
@@ -103,11 +106,31 @@ def _build(id: str) -> gymnasium.Env[Any, Any]:
         raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id))}") from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
+    _refuse_pixels(id, env.observation_space)
     if isinstance(env.observation_space, Box):
         return env
     if not env.observation_space.is_np_flattenable:
         raise TaskError(f"{id} has the observations {env.observation_space}; they cannot be flattened to an array.")
     return gymnasium.wrappers.FlattenObservation(env)
+
+
+def _refuse_pixels(id: str, space: Space[Any]) -> None:
+    """Raise TaskError where an image is observed: bytes in two dimensions, or anything in three, of an image's size."""
+    for box in _boxes(space):
+        shape, least = _shape(box), 2 if box.dtype == np.uint8 else 3
+        if len(shape) >= least and sorted(shape)[-2] >= SIDE:
+            raise TaskError(
+                f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is no convolutional network here: "
+                "wrap it so that it observes numbers, such as joint angles or features of the image."
+            )
+
+
+def _boxes(space: Space[Any]) -> Iterator[Box]:
+    """Yield the arrays that a space is made of."""
+    if isinstance(space, Box):
+        yield space
+    for part in space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ():
+        yield from _boxes(part)
 
 
 def _ids(id: str) -> list[str]:
