@@ -8,6 +8,7 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -104,6 +105,9 @@ def _build(id: str) -> gymnasium.Env[Any, Any]:
         env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True)
     except gymnasium.error.UnregisteredEnv as error:
         raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id))}") from error
+    except ModuleNotFoundError as error:
+        missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
+        raise TaskError(f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH") from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
     _refuse_pixels(id, env.observation_space)
