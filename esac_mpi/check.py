@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, envs, job, kernels, learners, mutation, provenance, ram, set_up
+from esac_mpi import affinity, envs, job, kernels, learners, mutation, ram, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World, binding, boards, free_memory
 from esac_mpi.config import Config
+from esac_mpi.envs import probe
 from esac_mpi.learners import capacity
 from esac_mpi.policy import Layout
 from esac_mpi.ram import GIB, size
@@ -66,7 +67,8 @@ class Rank:
     task: str  # why the task cannot be played; empty = it can
     seconds_import: float  # to import and make the task [s]
     steps_per_second: float
-    physics: str  # digest of the steps
+    physics: str  # digests of the steps
+    apart: str = ""  # what to do about episodes that are not the same again; empty = they are
 
 
 @dataclass(frozen=True)
@@ -123,19 +125,20 @@ def verdict(lines: Iterable[Line]) -> str:
 
 def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     """Make the task and play it; return it (None if it cannot be made) and what this rank sees."""
-    env, trouble, digest, start = None, "", "", time.perf_counter()
+    env, trouble, digest, apart, start = None, "", "", "", time.perf_counter()
     played = made = start
     try:
         env = set_up.make_task(config)
         made = time.perf_counter()
-        digest = provenance.physics_digest(config.seed, env)
-        played = time.perf_counter()
+        found = probe.probe(env)
+        played, digest = time.perf_counter(), found.digests
+        apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
-    speed = provenance.PROBE_STEPS / (played - made) if digest else 0.0
+    speed = probe.PROBE_STEPS / (played - made) if digest else 0.0
     host = world.hosts[world.rank]
     cores = affinity.cores()
-    return env, Rank(world.node, host, cores, blas(), kernels.NAME, shared_free(), trouble, made - start, speed, digest)
+    return env, Rank(world.node, host, cores, blas(), kernels.NAME, shared_free(), trouble, made - start, speed, digest, apart)
 
 
 def blas() -> str:
@@ -233,10 +236,12 @@ def task(config: Config, ranks: list[Rank]) -> list[Line]:
     speeds = np.array([rank.steps_per_second for rank in ranks])
     rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
     slowest = max(rank.seconds_import for rank in ranks)
-    found = f"made in {slowest:.1f} s; {provenance.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
+    found = f"made in {slowest:.1f} s; {probe.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
     odd = sorted({rank.host for rank in ranks if rank.physics != ranks[0].physics})
     differ = f"other bits on {', '.join(odd)}: use nodes of one kind, or results depend on which evaluates what"
-    return [Line("task", found), Line("physics", f"digest {ranks[0].physics} on rank 0", differ if odd else "")]
+    physics = Line("physics", f"digests on rank 0: {ranks[0].physics}", differ if odd else "")
+    again = Line("episodes", "not repeated" if ranks[0].apart else "the same again after others", ranks[0].apart)
+    return [Line("task", found), physics, again]
 
 
 class Counter:

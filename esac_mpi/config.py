@@ -32,6 +32,9 @@ class Task:
     paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
     horizon: int = 0
     """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
+    changed: Literal["refuse", "warn"] = "refuse"
+    """What a start does where the task (source, wrappers, model, or the rewards of its first steps) is no longer the one that the
+    run began with: refuse to go on, or go on with a warning. The best policy then begins anew."""
 
 
 @dataclass(frozen=True)
@@ -432,7 +435,8 @@ READINGS: dict[str, dict[str, Any]] = {
     },
 }
 
-FREE = {"run_dir", "max_hours", "budget", "checkpoint", "stop", "display"}  # may differ between a run and its continuation
+# may differ between a run and its continuation
+FREE = {"run_dir", "max_hours", "task.changed", "budget", "checkpoint", "stop", "display"}
 WARN = {"learner.device"}  # may differ, with a warning
 UNSAVED = ("run_dir", "max_hours")  # no part of a run: a directory is moved, a job has its own limit
 

@@ -55,7 +55,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
 
     device = "none" if learner is None else str(learner.device)
     threads = config.learner.threads if config.algorithm != "es" else 0
-    origin = provenance.gather(config.seed, env, world, device, threads, command)
+    origin = provenance.gather(env, world, device, threads, command)
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
@@ -203,6 +203,8 @@ def restore(job: Job) -> None:
             job.learner.load(job.run.restored.learner)
             job.run.restore_replay(job.learner.replay)
         job.unevaluated = taken_apart(job.run.restored.pending)
+        if job.run.task_changed:
+            job.state.best = rollout.Best()  # of another task
     except (KeyError, ValueError):
         fail(job)
         raise
@@ -248,6 +250,11 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         log.say(f"  {job.run.died}")
     dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
     log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    if job.run.task_changed:
+        log.warn(
+            f"the task has changed: {'; '.join(job.run.task_changed)}. The best policy begins anew, and policy.h5 is replaced at "
+            "the next evaluation; networks, replay and returns until here are the old task's"
+        )
     for what in ("cpu", "versions", "device", "kernel"):
         was = job.run.restored.attributes.get(what)
         if was != origin[what]:

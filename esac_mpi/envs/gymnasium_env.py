@@ -88,6 +88,14 @@ class GymnasiumEnv:
         """Whether MuJoCo warned of a bad state or control since the reset; it repairs the state and steps on."""
         return any(self._warnings.tolist())
 
+    @property
+    def layers(self) -> list[Any]:
+        """The library's environment, from its outermost wrapper to the environment itself."""
+        layers: list[Any] = [self._env]
+        while isinstance(layers[-1], gymnasium.Wrapper):
+            layers.append(layers[-1].env)
+        return layers
+
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         return _flat(observation), float(reward), bool(terminated), bool(truncated)
