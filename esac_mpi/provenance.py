@@ -71,6 +71,7 @@ def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dic
         "task_wrappers": made["wrappers"],
         "task_model": made["model"] if kept else "",
         "task_probe": found.digests if same else "",
+        "task_changes": "",  # a resumed run knows better
     }
 
 

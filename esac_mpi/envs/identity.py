@@ -9,6 +9,7 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def _models(layers: Iterable[Any]) -> Iterator[Any]:
     """Yield the MuJoCo models among the attributes of a task's layers, each once; dm_control has them inside a Physics."""
     known: list[Any] = []
     for layer in layers:
-        for value in vars(layer).values():
+        for value in getattr(layer, "__dict__", {}).values():
             physics = any((base.__module__, base.__name__) == PHYSICS for base in type(value).__mro__)
             found = value.model.ptr if physics else value
             if isinstance(found, import_mujoco().MjModel) and not any(found is one for one in known):
@@ -70,7 +71,7 @@ def source(id: str, layers: Iterable[Any]) -> str:
     waiting = {id.partition(":")[0]} if ":" in id else set()
     for layer in layers:
         waiting |= {base.__module__ for base in type(layer).__mro__}
-        maker = getattr(vars(layer).get("spec"), "entry_point", "")  # a wrapper's would be a copy
+        maker = getattr(getattr(layer, "__dict__", {}).get("spec"), "entry_point", "")  # a wrapper's would be a copy
         waiting.add(maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", ""))
     packages = {name.partition(".")[0] for name in waiting}
     found: dict[str, str] = {}
@@ -108,8 +109,9 @@ def _imported(tree: ast.Module, name: str) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+            with suppress(ImportError):  # a relative import that was not made
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
     return found
 
 
