@@ -438,7 +438,8 @@ READINGS: dict[str, dict[str, Any]] = {
 # may differ between a run and its continuation
 FREE = {"run_dir", "max_hours", "task.changed", "budget", "checkpoint", "stop", "display"}
 WARN = {"learner.device"}  # may differ, with a warning
-UNSAVED = ("run_dir", "max_hours")  # no part of a run: a directory is moved, a job has its own limit
+# no part of a run: a directory is moved, a job has its own limit, and a change is let be once
+UNSAVED = ("run_dir", "max_hours", "task.changed")
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -502,7 +503,8 @@ def to_toml(config: Config) -> str:
     lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k not in UNSAVED]
     for name, table in tables.items():
         if isinstance(table, dict):
-            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in table.items()]
+            part = {key: value for key, value in table.items() if f"{name}.{key}" not in UNSAVED}
+            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in part.items()]
     return "\n".join(lines) + "\n"
 
 

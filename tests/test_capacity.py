@@ -4,7 +4,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from conftest import CYCLIC, run
+from conftest import TASK, run
 
 from esac_mpi import check, ram
 from esac_mpi.config import Config, updated
@@ -60,8 +60,8 @@ def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, 
 
 
 def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
-    huge = ["--algorithm", "sac", "--sac.replay_capacity", 10**12, "--budget.env_steps", 10**12]  # 44 TB
-    done = run(0, *CYCLIC, *huge, "--run-dir", tmp_path / "run", code=2)
+    huge = [*TASK, "--algorithm", "sac", "--sac.replay_capacity", 10**12, "--budget.env_steps", 10**12]  # 44 TB
+    done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
     assert done.stderr.startswith("esac_mpi: sac.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409")
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())

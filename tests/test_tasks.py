@@ -279,6 +279,7 @@ def test_an_edited_reward_is_refused_or_let_be_and_the_best_policy_begins_anew(t
     done = run(0, *line, "--budget.generations", 8, "--task.changed", "warn")
     assert "WARNING" in done.stdout
     assert "the task has changed: its source (arm_parts.rewards); what it answers" in done.stdout
+    assert "changed" not in (tmp_path / "run" / "config.toml").read_text()  # a permission for one start
     found = Run.open("run")
     best = found.columns["metrics/best_return"]
     assert best[3] == before
