@@ -32,6 +32,9 @@ class Task:
     paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
     horizon: int = 0
     """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
+    changed: Literal["refuse", "warn"] = "refuse"
+    """What a start does where the task (source, wrappers, model, or the rewards of its first steps) is no longer the one that the
+    run began with: refuse to go on, or go on with a warning. The best policy then begins anew."""
 
 
 @dataclass(frozen=True)
@@ -433,9 +436,11 @@ READINGS: dict[str, dict[str, Any]] = {
     },
 }
 
-FREE = {"run_dir", "max_hours", "budget", "checkpoint", "stop", "display"}  # may differ between a run and its continuation
+# may differ between a run and its continuation
+FREE = {"run_dir", "max_hours", "task.changed", "budget", "checkpoint", "stop", "display"}
 WARN = {"learner.device"}  # may differ, with a warning
-UNSAVED = ("run_dir", "max_hours")  # no part of a run: a directory is moved, a job has its own limit
+# no part of a run: a directory is moved, a job has its own limit, and a change is let be once
+UNSAVED = ("run_dir", "max_hours", "task.changed")
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -499,7 +504,8 @@ def to_toml(config: Config) -> str:
     lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k not in UNSAVED]
     for name, table in tables.items():
         if isinstance(table, dict):
-            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in table.items()]
+            part = {key: value for key, value in table.items() if f"{name}.{key}" not in UNSAVED}
+            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in part.items()]
     return "\n".join(lines) + "\n"
 
 

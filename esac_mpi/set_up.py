@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, envs, learners, log, mutation, provenance, rollout, schedule, state
+from esac_mpi import affinity, envs, learners, log, mutation, provenance, ram, rollout, schedule, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config
@@ -30,6 +30,7 @@ from esac_mpi.job import (
     taken_apart,
     together,
 )
+from esac_mpi.learners import capacity
 from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     beside = together(world, lambda: learner_env(config, world), task_errors)
     params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
-    learner_errors: dict[type[Exception], int] = {learners.NoDevice: WRONG_USAGE, learners.NotInstalled: WRONG_USAGE}
+    refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
+    learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
     learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
     job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
 
     device = "none" if learner is None else str(learner.device)
     threads = config.learner.threads if config.algorithm != "es" else 0
-    origin = provenance.gather(config.seed, env, world, device, threads, command)
+    origin = provenance.gather(env, world, device, threads, command)
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
@@ -138,18 +140,22 @@ def make_state(params: es.Params, world: Any) -> Any:
 
 
 def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
-    """Return the gradient learner, on rank 0 of the algorithms that have one."""
+    """Return the gradient learner, on rank 0 of the algorithms that have one. Raises ReplayTooLarge for one without room."""
     if world.rank or config.algorithm == "es":
         return None
-    esac, name = config.esac, config.algorithm  # a phase keeps the transitions that it overwrites, until its result enters
+    capacity.refuse_too_large(config, env, ram.total())
+    if (need := capacity.needed(config, env)) > (free := ram.free()):
+        log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
+    name = config.algorithm if config.algorithm in learners.LEARNERS else "sac"
     more = {"discrete": envs.is_discrete(env)} if name == "ppo" else {}
-    if name in learners.LEARNERS:
-        options = getattr(config, name)
-        parallel = getattr(options, "episodes_on", "root") == "ranks"
-        reserve = options.episodes_per_generation * env.horizon if parallel else options.steps_per_generation
-    else:
-        name, reserve = "sac", max(esac.sac_episodes * env.horizon, esac.sac_min_steps + env.horizon)
-    return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, **more)
+    reserve = capacity.phase_steps(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
+    try:
+        return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, **more)
+    except MemoryError as error:
+        if not capacity.table(config):
+            raise
+        added = f"to the {capacity.most_added(config, env.horizon):,.0f} transitions at most that this budget adds"
+        raise capacity.ReplayTooLarge(f"{error}: lower {name}.replay_capacity, {added}, or the networks") from error
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
@@ -197,6 +203,8 @@ def restore(job: Job) -> None:
             job.learner.load(job.run.restored.learner)
             job.run.restore_replay(job.learner.replay)
         job.unevaluated = taken_apart(job.run.restored.pending)
+        if job.run.task_changed:
+            job.state.best = rollout.Best()  # of another task
     except (KeyError, ValueError):
         fail(job)
         raise
@@ -242,6 +250,11 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         log.say(f"  {job.run.died}")
     dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
     log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    if job.run.task_changed:
+        log.warn(
+            f"the task has changed: {'; '.join(job.run.task_changed)}. The best policy begins anew, and policy.h5 is replaced at "
+            "the next evaluation; networks, replay and returns until here are the old task's"
+        )
     for what in ("cpu", "versions", "device", "kernel"):
         was = job.run.restored.attributes.get(what)
         if was != origin[what]:

@@ -14,7 +14,7 @@ LAYERS = [
     {"evolution", "policy", "envs"},
 ]
 LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__init__", "__version__", "reads", "directory"}
+LAYERS[-1] |= {"__init__", "__version__", "reads", "directory", "ram"}
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},

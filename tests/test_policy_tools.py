@@ -246,6 +246,17 @@ def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own):
     assert len(set(one["lengths"])) > 1
 
 
+def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path, own, monkeypatch):
+    (tmp_path / "arm.py").write_text((ROOT / "tests/own_envs.py").read_text().replace("own_envs:", "arm:"))
+    policy = save(tmp_path / "arm.h5", np.zeros(8, np.float32), (3, 2), "arm:Breaking-v0", (-2.0, 2.0))
+    monkeypatch.chdir(tmp_path)
+    assert "episodes, seed 0" in tool("evaluate", policy, "--episodes", 2, PYTHONPATH=str(ROOT)).stdout
+    assert "arm:Breaking-v0 has no picture" in tool("render", policy, code=2, PYTHONPATH=str(ROOT)).stderr
+    monkeypatch.chdir(ROOT)
+    lost = tool("evaluate", policy, code=2, PYTHONPATH=str(ROOT)).stderr
+    assert f"arm:Breaking-v0 cannot be made: No module named 'arm' in the current directory ({ROOT}) or on PYTHONPATH" in lost
+
+
 def test_unstable_episodes_are_counted(tmp_path, own, evaluated, capsys):
     path = constant(tmp_path / "policy.h5", "own_envs:Breaking-v0", [0.1, -0.3], -2.0, 2.0)
     found = evaluated(path, "--episodes", 60)

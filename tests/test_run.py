@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, LEARNER, ROOT, ROUTINE, SMALL, STRATEGY, TASK, run
 
-from esac_mpi import envs
+from esac_mpi import envs, train
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.record import Run, read
@@ -395,3 +395,16 @@ def test_help_names_every_field_once_from_one_rank():
     assert done.stdout.count("--esac.winner-pull") == 1
     assert "zeta" in done.stdout
     assert "MPICH's mpirun the second one" in " ".join(done.stdout.split())  # what Ctrl-C does is the launcher's affair
+
+
+def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, monkeypatch):
+    python = Path(sys.executable)
+    monkeypatch.setenv("PATH", str(python.parent))
+    monkeypatch.chdir(ROOT)
+    assert train.plotter() == "python tools/plot.py"
+    monkeypatch.chdir(tmp_path)
+    assert train.plotter() == f"python {ROOT / 'tools/plot.py'}"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert train.plotter() == f"{python} {ROOT / 'tools/plot.py'}"
+    assert subprocess.run(f"{train.plotter()} --help", shell=True, capture_output=True).returncode == 0
+    assert train.plotter(tmp_path / "site-packages" / "esac_mpi") == ""

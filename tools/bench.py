@@ -39,6 +39,7 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 import simulation  # noqa: E402
+from here import look_here  # noqa: E402
 
 from esac_mpi import affinity, config, envs, learners, rollout  # noqa: E402
 from esac_mpi.policy import Layout, Policy  # noqa: E402
@@ -936,6 +937,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cores-per-node", type=int, default=simulation.Cluster.cores_per_node, help="scaling: ranks of a node")
     parser.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="scaling: the picture")
     options = parser.parse_args(argv)
+    look_here()
     if not options.json:
         print(HEADER, flush=True)
     for measurement in BENCHMARKS[options.name](options):

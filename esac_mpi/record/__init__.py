@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, to_toml, updated
-from esac_mpi.record import lock, reading
+from esac_mpi.record import lock, reading, task
 from esac_mpi.record.checkpoints import (
     CHECKPOINT,
     METRICS,
@@ -107,6 +107,7 @@ class Run:
 
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
     complete: whether status.json called the run complete when it was taken up.
+    task_changed: what has changed of its task since the checkpoint, by task.WORDS.
     starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
     that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
     token: what run.lock holds while this run has it. Nobody may open that file in this process: to close it would drop the lock.
@@ -119,6 +120,7 @@ class Run:
         self.restored: Checkpoint | None = None
         self.dropped = 0
         self.complete = False
+        self.task_changed: list[str] = []
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
         self._since = 0  # generation of the newest checkpoint at this start
@@ -153,6 +155,7 @@ class Run:
                 run.close()
             run.restored = newest(run.path)
             _compare(run.path, run.restored, config)
+            run._compare_task()
             run._take()
         except OSError as error:
             run.close()
@@ -168,6 +171,17 @@ class Run:
     def open(cls, path: Path) -> RunFiles:
         """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
         return reading.open_run(Path(path))
+
+    def _compare_task(self) -> None:
+        """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
+        if self.restored is None:
+            return
+        was = self.restored.attributes
+        self.task_changed = task.changes(was, self._attributes)
+        if self.config.task.changed == "refuse":
+            task.refuse(self.path, self.task_changed)
+        if told := task.told(was, self.restored.generation, self.task_changed):
+            self._attributes["task_changes"] = told
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""

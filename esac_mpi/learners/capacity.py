@@ -1,0 +1,77 @@
+"""What a replay takes of rank 0's memory, told before it is made. No torch here.
+
+The system gives a replay memory as rows are written, so that one too large ends hours later, killed. What counts is what a run
+of this budget ever writes: a capacity that it does not reach costs nothing.
+"""
+
+import math
+
+from esac_mpi import ram
+from esac_mpi.config import OFF_POLICY, Config, members
+from esac_mpi.envs import Env
+
+
+class ReplayTooLarge(Exception):
+    """A replay that cannot fit in the machine's memory; the message says how large it is, and what would fit."""
+
+
+def phase_steps(config: Config, horizon: int) -> int:
+    """Return the most transitions that a phase of the learner adds to its replay."""
+    if config.algorithm == "esac":
+        return max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps + horizon)
+    options = getattr(config, config.algorithm)
+    parallel = getattr(options, "episodes_on", "root") == "ranks"
+    return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+
+
+def table(config: Config) -> str:
+    """Return the table that has the replay's capacity; empty for an algorithm without one."""
+    return "sac" if config.algorithm == "esac" else config.algorithm * (config.algorithm in OFF_POLICY)
+
+
+def most_added(config: Config, horizon: int) -> float:
+    """Return the most transitions that a run of this budget ever adds to its replay; inf = no limit is told."""
+    budget, phase = config.budget, phase_steps(config, horizon)
+    generations, env_steps, nominal = (n or math.inf for n in (budget.generations, budget.env_steps, budget.nominal_steps))
+    if config.algorithm != "esac":
+        return min(generations * phase, min(env_steps, nominal) + phase)
+    esac = config.esac
+    phase *= esac.sac_phases
+    offspring = members(esac) * esac.fitness_episodes * horizon * esac.offspring_transitions
+    if not phase + offspring:
+        return 0.0
+    generations = min(generations, nominal / horizon + 1)
+    in_flight = 2 * phase  # what is counted at the end of a phase, and the next one, begun in the same generation
+    return min(generations * (offspring + phase / esac.gradient_interval), env_steps + offspring + in_flight)
+
+
+def needed(config: Config, env: Env) -> int:
+    """Return the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
+    if not table(config):
+        return 0
+    rows = capacity(config) + phase_steps(config, env.horizon)
+    return int(_row(env) * min(rows, most_added(config, env.horizon)))
+
+
+def refuse_too_large(config: Config, env: Env, memory: int) -> None:
+    """Raise ReplayTooLarge if the replay comes to take more than `memory` [bytes], naming what would fit."""
+    need = needed(config, env)
+    if need <= memory:
+        return
+    fits = memory // _row(env) - phase_steps(config, env.horizon)
+    unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
+    remedy = f"set it to {fits // unit * unit} or less, or lower the budget" if fits > 0 else "none fits: observe less"
+    raise ReplayTooLarge(
+        f"{table(config)}.replay_capacity = {capacity(config)}: of {env.observation_size} observations the replay comes to take "
+        f"{ram.size(need)}, and the machine of rank 0 has {ram.size(memory)}: {remedy}"
+    )
+
+
+def capacity(config: Config) -> int:
+    """Return the transitions that the replay keeps [transitions]."""
+    return int(getattr(config, table(config)).replay_capacity)
+
+
+def _row(env: Env) -> int:
+    """Return what a transition takes [bytes]."""
+    return 4 * (2 * env.observation_size + env.action_size + 2)
