@@ -317,8 +317,8 @@ def test_going_on_gives_back_everything(tmp_path):
     assert restored.state["best.policy"] == "sac"
     assert restored.learner["w"].tolist() == [1, 1]
     np.testing.assert_array_equal(restored.state["theta_es"], np.full(5, 3, np.float32))
-    assert run.history.keys() == before.columns.keys()
-    for name, column in run.history.items():
+    assert run.tail.keys() == before.columns.keys()
+    for name, column in run.tail.items():
         np.testing.assert_array_equal(column, before.columns[name])
     assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5]
     assert run.wall_seconds == 4
@@ -330,13 +330,13 @@ def test_rows_beyond_the_checkpoint_are_dropped_and_made_again(tmp_path):
     run = begin(tmp_path)
     grow(run, 3, 10)
     run.publish_metrics(force=True)
-    straight = run.history
+    straight = run.tail
     run.close()
     again = begin(tmp_path)
     assert again.dropped == 7
-    assert len(again.history["metrics/sigma"]) == 3
+    assert len(again.tail["metrics/sigma"]) == 3
     grow(again, 3, 10)
-    for name, column in again.history.items():
+    for name, column in again.tail.items():
         np.testing.assert_array_equal(column, straight[name])
     again.close()
 
@@ -360,7 +360,7 @@ def test_rows_must_agree_with_the_first(tmp_path):
             run.append(wrong, timing)
     with pytest.raises(ValueError, match="busy_seconds"):
         run.append(metrics, {"wall_seconds": 1.0})
-    assert {len(column) for column in run.history.values()} == {1}  # a refused row leaves nothing behind
+    assert {len(column) for column in run.tail.values()} == {1}  # a refused row leaves nothing behind
     run.close()
 
 
@@ -369,7 +369,7 @@ def test_rank_count_may_change(tmp_path):
     for generation, ranks in enumerate((2, 4, 1)):
         run.append(*row(generation, ranks))
     nan = np.nan
-    np.testing.assert_array_equal(run.history["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]])
+    np.testing.assert_array_equal(run.tail["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]])
     run.close()
 
 
@@ -457,7 +457,7 @@ def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
     again.close()
     last = begin(tmp_path)
     assert last.restored.pending == {}
-    assert last.history["metrics/generation"].tolist() == [0, 1, 2]
+    assert last.tail["metrics/generation"].tolist() == [0, 1, 2]
     last.close()
 
 
@@ -466,7 +466,7 @@ def test_pending_in_the_first_generation(tmp_path):
     run.checkpoint(1, state(1), {}, pending={"fitness": np.zeros(4)})
     run.close()
     again = begin(tmp_path)
-    assert again.history == {}
+    assert again.tail == {}
     grow(again, 0, 2)
     again.checkpoint(2, state(2), {})
     assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [0, 1]
