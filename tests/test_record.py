@@ -631,11 +631,11 @@ def test_no_permission_is_refused(tmp_path, monkeypatch):
 
 
 def test_other_versions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.files, "SCHEMA", 3)
+    monkeypatch.setattr(record.files, "SCHEMA", 9)
     make(tmp_path)
     monkeypatch.undo()
     before = snapshot(tmp_path)
-    with pytest.raises(Refused, match="schema 3, written by another version"):
+    with pytest.raises(Refused, match="schema 9, written by another version"):
         begin(tmp_path)
     assert snapshot(tmp_path) == before
 

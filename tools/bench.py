@@ -371,9 +371,9 @@ def parts(run: RunFiles) -> dict[str, np.ndarray]:
 
     waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
     """
-    busy, most = column(run, "busy_seconds"), np.nanmax(run.columns["timing/busy_seconds"][1:], axis=1)
+    busy, most = column(run, "busy_mean"), column(run, "busy_max")
     evaluate = np.maximum(column(run, "seconds_evaluate"), most)
-    noise = column(run, "seconds_noise") / run.columns["timing/busy_seconds"].shape[1]
+    noise = column(run, "seconds_noise") / column(run, "busy_ranks")
     found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": evaluate - most}
     later = {name: f"seconds_{name}" for name in ("plan", "update", "learn", "record")}
     return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.columns}}

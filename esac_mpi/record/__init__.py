@@ -224,9 +224,14 @@ class Run:
             logger.warning("%s; the history comes from the checkpoint", error)
             return
         self._shown = {segment.name for segment in shown.closed}
-        self.dropped = max(0, shown.generations - self._history.generations)
-        if shown.generations == self._history.generations:
+        self.dropped = max(0, shown.generations - self.generations)
+        if shown.generations == self.generations:
             self._final = {name.partition("/")[2]: array for name, array in final.items()}
+
+    @property
+    def generations(self) -> int:
+        """Rows of the history."""
+        return self._history.generations
 
     @property
     def tail(self) -> Arrays:
@@ -246,15 +251,13 @@ class Run:
 
     def last_row(self, prefix: str = "") -> Arrays:
         """Return the metrics of the last generation whose names begin with the prefix; empty before the first."""
-        rows = self._history.metrics
-        columns = rows.columns if rows.count else {}
+        columns = self._history.metrics.columns if self.generations else {}
         return {name: column[-1] for name, column in columns.items() if name.startswith(prefix)}
 
     @property
     def wall_seconds(self) -> float:
         """timing/wall_seconds of the last generation, 0 before the first [s]."""
-        rows = self._history.timing
-        columns = rows.columns if rows.count else {}
+        columns = self._history.timing.columns if self.generations else {}
         return float(columns["wall_seconds"][-1]) if "wall_seconds" in columns else 0.0
 
     def final(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -372,7 +375,7 @@ class Run:
         try:
             self._history.close(self._store_closed)
             closed = self._history.closed
-            attributes = {**self._attributes, **self._hashes, **manifest(closed), "generation": self._history.generations}
+            attributes = {**self._attributes, **self._hashes, **manifest(closed), "generation": self.generations}
             arrays = {**self._history.tail, **_under("final", self._final)}
             self._shown |= {segment.name for segment in closed}  # the file may be in its place although publishing fails
             self._store(METRICS, image(arrays, attributes, self._history.joined()))

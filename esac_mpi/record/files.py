@@ -109,8 +109,8 @@ def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
         raise Unreadable(f"{path}: damaged: {error}") from error
 
 
-def datasets(file: h5py.File) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every dataset by its full name, but for virtual ones: from a stream, HDF5 crashes on their sources."""
+def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every dataset by its name, but for virtual ones: from a stream, HDF5 crashes on their sources."""
     shapes: dict[str, tuple[int, ...]] = {}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:

@@ -118,7 +118,10 @@ class History:
 
     def close(self, store: Callable[[str, Image], None]) -> None:
         """Let the oldest rows be segments, published by `store`, until what is left is smaller than one; the last row stays."""
-        while self.metrics.count > (rows := max(1, SEGMENT_BYTES // max(1, self.metrics.row_bytes + self.timing.row_bytes))):
+        rows = max(1, SEGMENT_BYTES // max(1, self.metrics.row_bytes + self.timing.row_bytes))
+        if self.metrics.count <= rows:
+            return
+        while self.metrics.count > rows:
             arrays = {name: column[:rows] for name, column in self.tail.items()}
             start, index = self._before, len(self.closed)
             made = files.image(arrays, {"start": start, "stop": start + rows})
@@ -127,6 +130,8 @@ class History:
             self.closed.append(segment)
             self.metrics.drop(rows)
             self.timing.drop(rows)
+        self.metrics.trim()
+        self.timing.trim()
 
     def joined(self) -> dict[str, Joined]:
         """Return how the columns of metrics.h5 are put together; nothing before the first segment."""

@@ -94,9 +94,8 @@ class Columns(Mapping[str, np.ndarray]):
             return {}
         try:
             with self.source.open("rb") as stream:
-                self._check_still(stream, names)
+                closed = self._current(stream, names)
                 with files.opened(self.source, stream) as file:
-                    closed, _ = _listed(file)
                     if not closed:
                         return {name: files.array_of(file[name], self._rows(name)) for name in names}
                     own = {name: files.array_of(file[name if name.startswith("final/") else f"{TAIL}/{name}"]) for name in names}
@@ -122,17 +121,18 @@ class Columns(Mapping[str, np.ndarray]):
     def _rows(self, name: str) -> slice | tuple[()]:
         return () if name.startswith("final/") else slice(self.generations)
 
-    def _check_still(self, stream: BinaryIO, names: list[str]) -> None:
-        """Verify a file that was published since; a path holds a complete file at every moment, so its header tells."""
+    def _current(self, stream: BinaryIO, names: list[str]) -> list[Closed]:
+        """Return the segments that the file names; verify one published since, as its header tells: a path's file is whole."""
         assert self.source is not None
         if files.header(self.source, stream, OLDEST).sha256 == self._header.sha256:
-            return
+            return self.closed
         stream.seek(0)
         files.verify(self.source, stream, OLDEST)
         with files.opened(self.source, stream) as file:
-            _, now = _listed(file)
+            closed, now = _listed(file)
         if any(name not in now or (self._rows(name) and now[name][0] < self.generations) for name in names):
             raise Unreadable(f"{self.source}: the run has gone back or gone on without it since it was opened; open it again")
+        return closed
 
     def __str__(self) -> str:
         return f"{self.source} (schema {self.schema})" if self.source else "a run that has published nothing"
@@ -140,13 +140,12 @@ class Columns(Mapping[str, np.ndarray]):
 
 def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
     """Return the segments that a file names, and the shapes of whole columns."""
-    closed, found = history.closed_of(files.attributes_of(file)), files.datasets(file)
-    if closed:
-        before, mark = closed[-1].stop, f"{TAIL}/"
-        columns = {name.removeprefix(mark): shape for name, shape in found.items() if name.startswith(mark)}
-        final = {name: shape for name, shape in found.items() if name.startswith("final/")}
-        return closed, {**{name: (before + rows, *rest) for name, (rows, *rest) in columns.items()}, **final}
-    return [], {name: shape for name, shape in found.items() if name.split("/")[0] in GROUPS}
+    closed = history.closed_of(files.attributes_of(file))
+    if not closed:
+        return [], {name: shape for name, shape in files.datasets(file).items() if name.split("/")[0] in GROUPS}
+    columns = {name: (closed[-1].stop + rows, *rest) for name, (rows, *rest) in files.datasets(file[TAIL]).items()}
+    final = files.datasets(file["final"]) if "final" in file else {}
+    return closed, {**columns, **{f"final/{name}": shape for name, shape in final.items()}}
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,13 @@ class Rows:
         return sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in self._columns.values())
 
     def drop(self, count: int) -> None:
-        """Forget the oldest rows."""
+        """Forget the oldest rows; their memory is free after `trim`."""
         self._columns = {name: column[count:] for name, column in self._columns.items()}
         self.count -= count
+
+    def trim(self) -> None:
+        """Take no more memory than the rows need."""
+        self._columns = {name: column.copy() for name, column in self.columns.items()}
 
     def fitted(self, row: Mapping[str, Any]) -> Arrays:
         """Return the row as arrays that fit the columns. Raises ValueError."""
