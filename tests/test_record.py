@@ -11,14 +11,15 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
-from esac_mpi import record
+from esac_mpi import record, set_up
 from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.record import Refused, Run, Unreadable, Unsaved, digest, publish, read
 
@@ -48,6 +49,13 @@ class Ring:
             for place, value in zip(places, rows[name], strict=True):
                 column[place % self.capacity] = value
         self.added = start + len(places)
+
+
+@dataclass
+class Theta:
+    """A state of one array."""
+
+    theta_es: np.ndarray
 
 
 def begin(path, config=CONFIG, **options):
@@ -744,6 +752,18 @@ def test_a_run_touches_its_lock(tmp_path, monkeypatch):
     assert (tmp_path / "run.lock").stat().st_mtime < time.time() - 900
 
 
+def test_a_run_begun_afresh_touches_its_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.05)
+    make(tmp_path / "run")
+    run = begin(tmp_path / "run", fresh=True)
+    touched(tmp_path / "run", ago=1000)
+    end = time.monotonic() + 20
+    while (tmp_path / "run/run.lock").stat().st_mtime < time.time() - 900:
+        assert time.monotonic() < end, "no sign of life"
+        time.sleep(0.05)
+    run.close()
+
+
 def test_vanished_directory(tmp_path):
     run = begin(tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "gone")
@@ -856,11 +876,73 @@ def test_damaged_segment_falls_back(tmp_path, short_segments, caplog):
     run.close()
     flip(next((tmp_path / "replay").glob("segment-00000001-*")))
     again, restored = begin(tmp_path), Ring(100)
-    assert again.restored.generation == 1
+    again.restore_replay(restored)  # which reads the segment, and finds it
+    assert (again.restored.generation, again.restored.source.name) == (1, "checkpoint_prev.h5")
     assert "segment-00000001" in caplog.text
-    again.restore_replay(restored)
+    assert "going on from" in caplog.text
     np.testing.assert_array_equal(restored.columns["number"][:15], np.arange(15))
+    assert restored.added == 15
+    replay.added = 15
+    save(again, restored, 2)  # must not push the good one out by the bad one
+    assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 1
     again.close()
+
+
+def test_a_damaged_segment_of_the_first_full_replay_leaves_an_empty_one(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    save(run, replay, 0)
+    replay.add(25)
+    save(run, replay, 1)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    again, restored = begin(tmp_path), Ring(100)
+    again.restore_replay(restored)
+    assert (again.restored.generation, restored.added) == (0, 0)
+    again.close()
+
+
+def test_a_replay_that_is_damaged_in_both_checkpoints_is_unreadable(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    replay.add(15)
+    for generation in (1, 2):
+        save(run, replay, generation)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000000-*")))
+    again = begin(tmp_path)
+    with pytest.raises(Unreadable, match="segment-00000000"):
+        again.restore_replay(Ring(100))
+    again.close()
+    next((tmp_path / "replay").glob("segment-00000000-*")).unlink()
+    with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000000"):  # seen without reading any
+        begin(tmp_path)
+
+
+def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch):
+    run, replay = begin(tmp_path), Ring(40)
+    replay.add(35)
+    save(run, replay, 1)
+    run.close()
+    seen, verify = [], record.files.verify
+    monkeypatch.setattr(record.files, "verify", lambda path, *rest: seen.append(path.name) or verify(path, *rest))
+    again = begin(tmp_path)
+    again.restore_replay(Ring(40))
+    again.close()
+    assert sorted(name for name in seen if name.startswith("segment")) == sorted(os.listdir(tmp_path / "replay"))
+
+
+def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    for generation, count in ((1, 15), (2, 10)):
+        replay.add(count)
+        run.checkpoint(generation, {"theta_es": np.full(2, generation, np.float32)}, {"w": np.array(generation)}, replay)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    loaded = []
+    learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
+    job = SimpleNamespace(run=begin(tmp_path), learner=learner, state=Theta(np.zeros(2, np.float32)), unevaluated=None)
+    set_up.restore(job)
+    assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)
+    job.run.close()
 
 
 # Status and reading
