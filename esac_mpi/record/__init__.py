@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, to_toml, updated
-from esac_mpi.record import lock, reading
+from esac_mpi.record import lock, reading, replays
 from esac_mpi.record.checkpoints import (
     CHECKPOINT,
     METRICS,
@@ -34,7 +34,6 @@ from esac_mpi.record.checkpoints import (
     Replay,
     Segment,
     newest,
-    read_segment,
     read_status,
 )
 from esac_mpi.record.errors import Refused, Unreadable, Unsaved
@@ -279,19 +278,21 @@ class Run:
         part of state_sha256.
         """
         start, written = time.monotonic(), self._written
-        segments, bounds, tail, content = self._store_replay(replay) if replay is not None else ([], (0, 0), {}, {})
-        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", tail)}
+        ring = replays.Stored({}, (0, 0), {}, {})
+        if replay is not None:
+            ring = replays.store(replay, SEGMENT, self._segments, self._store_closed)
+        self._segments = ring.segments
+        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", ring.tail)}
         actor = next(state[name] for name in ("theta_es", "theta", "theta_sac") if name in state)
         theta = np.ascontiguousarray(actor, "<f4")
         hashes = {
             "theta_sha256": hashlib.sha256(theta.tobytes()).hexdigest(),
-            "state_sha256": digest({**saved, **content}),
+            "state_sha256": digest({**saved, **ring.content}),
         }
         self._history.close(self._store_closed)
         rows, named = self._history.stored(), manifest(self._history.closed)
-        content_of_replay = {"bounds": bounds, "segments": [[s.index, s.start, s.sha256] for s in segments]}
-        attributes = {**self._attributes, **hashes, **named, "generation": generation, "replay": json.dumps(content_of_replay)}
-        names = {f"{REPLAY}/{segment.name}" for segment in segments}
+        attributes = {**self._attributes, **hashes, **named, "generation": generation, "replay": ring.manifest}
+        names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
         self._publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **rows}, attributes, previous=self._sound)
         self._delete_segments(REPLAY, keep=self._named)
@@ -300,30 +301,6 @@ class Run:
         self.publish_metrics(force=True)
         self._delete_segments(HISTORY, keep=self._shown | {segment.name for segment in self._history.closed})
         self.checkpoint_seconds, self.checkpoint_bytes = time.monotonic() - start, self._written - written
-
-    def _store_replay(self, replay: Replay) -> tuple[list[Segment], tuple[int, int], Arrays, Arrays]:
-        """Publish newly closed segments; return those the ring still needs, its bounds, the open tail, and digests.
-
-        The digests cover exactly the rows in the ring, whenever checkpoints were made.
-        """
-        first, stop = max(0, replay.added - replay.capacity), replay.added
-        closed = range(first // SEGMENT, stop // SEGMENT)
-        content: Arrays = {"replay/bounds": np.array([first, stop])}
-        for index in closed:
-            if index not in self._segments:
-                self._segments[index] = self._close_segment(replay, index, max(index * SEGMENT, first))
-            whole = first <= index * SEGMENT
-            sha256 = self._segments[index].sha256 if whole else digest(replay.rows(first, (index + 1) * SEGMENT))
-            content[f"replay/{index}"] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
-        self._segments = {index: self._segments[index] for index in closed}
-        tail = replay.rows(max(first, stop // SEGMENT * SEGMENT), stop)
-        return list(self._segments.values()), (first, stop), dict(tail), content
-
-    def _close_segment(self, replay: Replay, index: int, start: int) -> Segment:
-        rows = replay.rows(start, (index + 1) * SEGMENT)
-        segment = Segment(index, start, digest(rows))
-        self._store_closed(f"{REPLAY}/{segment.name}", image(rows, {"start": start}))
-        return segment
 
     def _store_closed(self, name: str, made: Image) -> None:
         """Publish a segment in its folder."""
@@ -348,12 +325,12 @@ class Run:
         if self.restored is None:
             return
         try:
-            _fill(replay, self.path, self.restored)
+            replays.fill(replay, SEGMENT, self.path, self.restored)
         except Unreadable as error:
             if self.restored.source.name == PREVIOUS:
                 raise
             self._go_back(str(error))
-            _fill(replay, self.path, self.restored)
+            replays.fill(replay, SEGMENT, self.path, self.restored)
 
     def _go_back(self, problem: str) -> None:
         """Restore the checkpoint before the newest one. Raises Unreadable, Refused."""
@@ -457,17 +434,6 @@ class Run:
         if not ours:
             raise Refused(f"{self.path}: another run has taken this directory; this one stops without writing")
         self.beat()
-
-
-def _fill(replay: Replay, run: Path, checkpoint: Checkpoint) -> None:
-    """Put a checkpoint's transitions into the replay, which ends with them. Raises Unreadable."""
-    first, stop = checkpoint.replay_bounds
-    for segment in checkpoint.segments:
-        lost = max(0, first - segment.start)
-        rows = read_segment(run, segment)
-        replay.restore(segment.start + lost, {name: column[lost:] for name, column in rows.items()})
-    if checkpoint.replay_tail:
-        replay.restore(max(first, stop // SEGMENT * SEGMENT), checkpoint.replay_tail)
 
 
 def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
