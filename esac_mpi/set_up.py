@@ -198,10 +198,10 @@ def restore(job: Job) -> None:
         job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job))
         return
     try:
-        state.load(job.state, job.run.restored.state)
         if job.learner is not None:
+            job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
-            job.run.restore_replay(job.learner.replay)
+        state.load(job.state, job.run.restored.state)
         job.unevaluated = taken_apart(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = rollout.Best()  # of another task

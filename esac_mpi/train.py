@@ -30,6 +30,7 @@ from esac_mpi.job import (
 )
 from esac_mpi.set_up import set_up
 
+RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
 IN_FULL = 5  # generations with returns that are not finite whose members are told
 SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
@@ -152,6 +153,7 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
     assert job.run is not None
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
+    timing |= busy_columns(timing["busy_seconds"], job.state.generation)
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
     tell_not_finite(job, np.flatnonzero(~np.isfinite(row.get("fitness", 0.0))).tolist())
     if job.state.best.generation == job.state.generation:
@@ -175,6 +177,21 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
     else:
         return
     log.say(f"generation {k}: {told}")
+
+
+def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
+    """Return a row's columns about the ranks' busy seconds [ranks]; of more than RECORDED ranks, rank 0 and others in turn."""
+    first, others = 1, RECORDED - 1
+    if len(busy) > RECORDED:
+        first += generation % -(-(len(busy) - 1) // others) * others
+    return {
+        "busy_seconds": np.concatenate([busy[:1], busy[first : first + others]]),
+        "busy_first": first,
+        "busy_ranks": len(busy),
+        "busy_min": busy.min(),
+        "busy_mean": busy.mean(),
+        "busy_max": busy.max(),
+    }
 
 
 def finish(job: Job, fresh: bool = False) -> int:

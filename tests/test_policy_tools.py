@@ -5,16 +5,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 from conftest import ROOT, environment, run
 
-from esac_mpi import Policy, envs
+from esac_mpi import Policy, envs, job, policy, rollout
+from esac_mpi.config import Config
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout
-from esac_mpi.record import Unreadable
+from esac_mpi.record import Run, Unreadable
 from esac_mpi.record.files import publish
 from esac_mpi.rollout import play
 
@@ -123,6 +125,18 @@ def test_what_a_run_saved_is_what_it_reports(tmp_path):
 def test_the_normaliser_comes_along(tmp_path):
     plain, normalised = Policy.load(save(tmp_path / "a.h5")), Policy.load(save(tmp_path / "b.h5", **NORMALISER))
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
+
+
+def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
+    size = 20_000  # two float32 vectors of them are more than an HDF5 attribute holds
+    layout, seen = Layout((size, 1)), np.array([[0.5], [2.0]], np.float32).repeat(size, 1)
+    theta = np.zeros(layout.d, np.float32)
+    plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
+    run = Run.begin(tmp_path, Config(), {})
+    job.save_policy(SimpleNamespace(run=run, policy=plain, config=Config()), rollout.Best(1.0, 2, "theta_es", theta, seen))
+    run.close()
+    loaded = Policy.load(tmp_path)
+    np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -270,7 +270,7 @@ def replayed(path: Path) -> float:
     arrays, about = read(path / "policy.h5")
     config = Run.open(path).config
     env = envs.make(about["task"], config.task.horizon)
-    normaliser = Normaliser(about["normaliser_mean"], about["normaliser_std"]) if "normaliser_mean" in about else None
+    normaliser = Normaliser(arrays["normaliser_mean"], arrays["normaliser_std"]) if "normaliser_mean" in arrays else None
     policy = Policy(Layout(tuple(about["sizes"])), about["activation"], about["output"], about["low"], about["high"], normaliser)
     seeds = [integer(config.seed, Purpose.EVALUATION, about["generation"], block=e) for e in range(config.evaluation.episodes)]
     return float(np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds]))
