@@ -7,7 +7,7 @@ from mpi4py import MPI
 from esac_mpi import config, evolution, mutation, noise
 from esac_mpi.algorithms import es, esac
 from esac_mpi.comm import World
-from esac_mpi.learners.phase import Phase
+from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
 from esac_mpi.rollout import ThetaNotFinite, evaluate, play
@@ -37,6 +37,8 @@ class Track:
 
 class Teacher:
     """A learner whose phases move theta to where the test wants it."""
+
+    NAME = "SAC"
 
     def __init__(self, theta):
         self.theta, self.phases = theta, []

@@ -11,7 +11,8 @@ from esac_mpi.algorithms import es, esac
 from esac_mpi.learners.replay import Replay
 from esac_mpi.noise import Purpose
 from esac_mpi.record import Run
-from esac_mpi.rollout import Recorder, packed_size, play, unpacked
+from esac_mpi.rollout import play
+from esac_mpi.transitions import Recorder, packed_size, unpacked
 
 __all__ = ["world"]  # a fixture
 PLAIN = {"esac__optimiser": "sgd", "esac__winner_pull": 0.0}  # theta_es moves by lr * gradient alone
