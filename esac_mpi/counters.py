@@ -15,7 +15,7 @@ class Counters:
     nominal_steps: int = 0
     gradient_updates: int = 0
     unstable_episodes: int = 0
-    sac_phases: int = 0
+    learner_phases: int = 0
 
     @property
     def env_steps(self) -> int:

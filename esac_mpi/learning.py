@@ -131,7 +131,7 @@ def enter(phase: Phase, world: Any, counters: Counters, theta: np.ndarray, learn
     counters.env_steps_learner += phase.env_steps
     counters.gradient_updates += phase.gradient_updates
     counters.unstable_episodes += phase.unstable_episodes
-    counters.sac_phases += 1
+    counters.learner_phases += 1
 
 
 def give_up(world: Any) -> None:

@@ -71,7 +71,7 @@ def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
     assert theta.tolist() == [9, 9]
     learning.enter(phase, world, counters, theta, pupil)
     assert (pupil.held, theta.tolist()) == ([True, False], [3, 3])
-    assert counters == Counters(env_steps_learner=3, gradient_updates=6, unstable_episodes=1, sac_phases=1)
+    assert counters == Counters(env_steps_learner=3, gradient_updates=6, unstable_episodes=1, learner_phases=1)
 
 
 def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():

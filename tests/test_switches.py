@@ -194,7 +194,7 @@ def test_no_sac_phase_ever_begins_if_told(world):
         row = advance(world, params, state, env, learner=learner)
         assert (row["p_sac"], row["sac_phase"]) == (0, 0)
         advance(world, off, closed, Track())
-    assert (learner.phases, state.counters.sac_phases, state.sigma) == ([], 0, 0.3)
+    assert (learner.phases, state.counters.learner_phases, state.sigma) == ([], 0, 0.3)
     np.testing.assert_array_equal(state.theta_es, closed.theta_es)
 
 
