@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi import envs, log, provenance, rollout, state
+from esac_mpi import envs, log, provenance, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.counters import Best
 from esac_mpi.policy import Policy
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def progress(job: Job) -> float:
     return max(done / limit for done, limit in spent if limit)
 
 
-def save_policy(job: Job, best: rollout.Best) -> None:
+def save_policy(job: Job, best: Best) -> None:
     """Write policy.h5. Rank 0 only."""
     assert job.run is not None
     policy = job.policy
@@ -112,7 +113,7 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     return job.state.generation, job.world.clock() - soon
 
 
-def save(job: Job, status: str, final: rollout.Best | None = None) -> bool:
+def save(job: Job, status: str, final: Best | None = None) -> bool:
     """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
     run = job.run
     assert run is not None
@@ -144,7 +145,7 @@ def fail(job: Job) -> None:
         job.run.status("failed", job.state.generation)
 
 
-def results(job: Job, final: rollout.Best | None = None) -> dict[str, Any]:
+def results(job: Job, final: Best | None = None) -> dict[str, Any]:
     """Return what status.json says about the run's results."""
     best = job.state.best.episodic_return
     if final is None or not final.policy:

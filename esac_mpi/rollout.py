@@ -1,14 +1,15 @@
-"""Episodes: a policy in, returns and lengths out; and what a run counts and remembers of them."""
+"""Episodes: a policy in, returns and lengths out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
+from esac_mpi.transitions import joined, packed, packed_size, unpacked, width
 
 
 class Spread(Protocol):
@@ -45,35 +46,6 @@ class Episode:
     episodic_return: float
     episodic_length: int
     sign_return: float = 0.0  # sum of the signs of its rewards; nan where the return is
-
-
-@dataclass
-class Counters:
-    """Every environment step and gradient update, by kind, since the start of the run."""
-
-    env_steps_population: int = 0
-    env_steps_learner: int = 0
-    env_steps_evaluation: int = 0
-    nominal_steps: int = 0
-    gradient_updates: int = 0
-    unstable_episodes: int = 0
-    sac_phases: int = 0
-
-    @property
-    def env_steps(self) -> int:
-        """True environment steps of all kinds."""
-        return self.env_steps_population + self.env_steps_learner + self.env_steps_evaluation
-
-
-@dataclass
-class Best:
-    """The best policy of the evaluations on schedule: of ESAC the better of theta_es and the SAC mean."""
-
-    episodic_return: float = -np.inf
-    generation: int = 0
-    policy: str = ""
-    theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
-    normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
 
 
 def play(
@@ -121,74 +93,13 @@ def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Cal
     return disturb
 
 
-class Recorder:
-    """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
-
-    What is not to be learned from is left out: an observation or a reward that is not finite in float32, and all that follows a
-    warning of the simulator in its episode.
-    """
-
-    def __init__(self, env: Env, capacity: int) -> None:
-        self._env = env
-        self._centre, self._half = (env.high + env.low) / 2, (env.high - env.low) / 2
-        self.rows = np.zeros((capacity, width(env.observation_size, env.action_size)), np.float32)
-        self.count = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
-
-    def reset(self, seed: int) -> np.ndarray:
-        """Start an episode; its transitions follow those of the one before it."""
-        self._observation = self._env.reset(seed)
-        return self._observation
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Take an action and keep the transition."""
-        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)  # before the task, which may change it in place
-        answer = following, reward, terminated, _ = self._env.step(action)
-        paid = reward if abs(reward) <= LARGEST else np.nan
-        row = np.concatenate([self._observation, taken, [paid, terminated], following], dtype=np.float32)
-        if np.isfinite(row).all() and not self._env.unstable:
-            self.rows[self.count] = row
-            self.count += 1
-        self._observation = following
-        return answer
-
-    def packed(self) -> np.ndarray:
-        """Return the count and the rows as numbers that travel with a member's returns, float64 [packed_size(rows)]."""
-        return packed(self.rows[: self.count], len(self.rows))
-
-
-def width(observation_size: int, action_size: int) -> int:
-    """Return the numbers of a transition: observation, action, reward, terminated, next observation."""
-    return 2 * observation_size + action_size + 2
-
-
-def packed_size(capacity: int, width: int) -> int:
-    """Return how many float64 `capacity` transitions of `width` float32 are packed into."""
-    return 1 + -(-capacity * width // 2)
-
-
-def packed(rows: np.ndarray, capacity: int) -> np.ndarray:
-    """Return transitions [count, width] as numbers that travel with an episode's return, float64 [packed_size]."""
-    content = np.zeros(2 * (packed_size(capacity, rows.shape[1]) - 1), np.float32)
-    content[: rows.size] = rows.ravel()
-    return np.concatenate([[len(rows)], content.view(np.float64)])
-
-
-def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
-    """Return the transitions that were packed, float32 [count, width]."""
-    content = np.ascontiguousarray(packed[1:]).view(np.float32)
-    return content[: int(packed[0]) * width].reshape(-1, width)
-
-
 def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tuple[np.ndarray, Episode]:
     """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
 
-    Transitions are float64 [n, 2 o + a + 2]: observation, action, reward, terminated, next observation. A step that cannot be
-    learned from is counted, ends the episode and is not among them.
+    Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends the episode and is not among
+    them.
     """
-    rows = [np.zeros((0, width(env.observation_size, env.action_size)))]
+    rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
     try:
         observation = env.reset(seed)
@@ -201,7 +112,7 @@ def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tup
         if answer is None:
             return np.vstack(rows), Episode(np.nan, length)
         next_observation, reward, terminated, truncated = answer
-        rows.append(np.concatenate([observation, action, [reward, terminated], next_observation])[None])
+        rows.append(joined(observation, action, reward, terminated, next_observation)[None])
         total, ended, observation = total + reward, terminated or truncated, next_observation
     return np.vstack(rows), Episode(total, length)
 
@@ -211,8 +122,8 @@ def collect(
 ) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
     """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
 
-    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them but float32, return and steps of each
-    episode, on rank 0 alone and until the next `collect`; and each rank's busy time [s].
+    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, on rank 0
+    alone and until the next `collect`; and each rank's busy time [s].
     """
     numbers = width(env.observation_size, env.action_size)
     board = collection_board(episodes, env.horizon, numbers)

@@ -11,6 +11,7 @@ from esac_mpi import affinity, envs, learners, log, mutation, provenance, ram, r
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.counters import Best
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -147,10 +148,10 @@ def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) ->
     if (need := capacity.needed(config, env)) > (free := ram.free()):
         log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
     name = config.algorithm if config.algorithm in learners.LEARNERS else "sac"
-    more = {"discrete": envs.is_discrete(env)} if name == "ppo" else {}
     reserve = capacity.phase_steps(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
+    theta = layout.initial(config.seed, es.THETA_SAC)
     try:
-        return learners.make(name, config, layout, layout.initial(config.seed, es.THETA_SAC), reserve, **more)
+        return learners.make(name, config, layout, theta, reserve, envs.is_discrete(env))
     except MemoryError as error:
         if not capacity.table(config):
             raise
@@ -204,7 +205,7 @@ def restore(job: Job) -> None:
         state.load(job.state, job.run.restored.state)
         job.unevaluated = taken_apart(job.run.restored.pending)
         if job.run.task_changed:
-            job.state.best = rollout.Best()  # of another task
+            job.state.best = Best()  # of another task
     except (KeyError, ValueError):
         fail(job)
         raise

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import log, rollout
+from esac_mpi import learning, log, rollout
 from esac_mpi.algorithms import es
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
+from esac_mpi.counters import Best
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -138,14 +139,14 @@ def evaluate(job: Job) -> dict[str, np.ndarray]:
     return {f"evaluation_{name}": values for name, values in returns.items()}
 
 
-def better(job: Job, columns: dict[str, np.ndarray], best: rollout.Best) -> rollout.Best:
+def better(job: Job, columns: dict[str, np.ndarray], best: Best) -> Best:
     """Return the best of this generation's policies if one of them beats `best`, else `best`."""
     for name, theta in job.state.policies.items():
         value = rollout.mean_return(columns[f"evaluation_{name}"])
         if value > best.episodic_return:
             normaliser = job.state.normaliser
             seen = np.zeros((2, 0), np.float32) if normaliser is None else normaliser.stacked()
-            best = rollout.Best(value, job.state.generation, name, theta.copy(), seen)
+            best = Best(value, job.state.generation, name, theta.copy(), seen)
     return best
 
 
@@ -196,7 +197,7 @@ def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
 
 def finish(job: Job, fresh: bool = False) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code. fresh: --fresh was given."""
-    complete, final = progress(job) >= 1 and not job.unevaluated, rollout.Best()
+    complete, final = progress(job) >= 1 and not job.unevaluated, Best()
     if complete:
         try:
             final = final_evaluation(job)
@@ -220,20 +221,20 @@ def finish(job: Job, fresh: bool = False) -> int:
     return job.world.from_root(code)
 
 
-def final_evaluation(job: Job) -> rollout.Best:
+def final_evaluation(job: Job) -> Best:
     """Return the better policy of the last generation; evaluate off schedule where needed, without a trace in the state."""
     counters = job.state.counters
     if job.evaluated:
         columns = job.run.last_row("evaluation_") if job.run else None
     else:
-        job.world.background, job.world.learning = None, False  # what is in flight cannot enter any more: its start is saved
+        learning.give_up(job.world)  # its start is saved
         steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
         columns = evaluate(job)
         extra = counters.env_steps_evaluation - steps
         counters.env_steps_evaluation, counters.unstable_episodes = steps, unstable
         if job.run:
             job.run.final({"generation": np.array(job.state.generation), "env_steps_evaluation": np.array(extra), **columns})
-    return better(job, columns, rollout.Best()) if columns else rollout.Best()
+    return better(job, columns, Best()) if columns else Best()
 
 
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +255,7 @@ def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, An
     }
 
 
-def say_end(job: Job, code: int, best: rollout.Best, final: rollout.Best, but: str = "") -> None:
+def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None:
     """Say where the results are and what to do with them; but: how the command that goes on differs. Rank 0 only."""
     assert job.run is not None
     path, generation = job.run.path, job.state.generation

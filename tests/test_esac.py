@@ -7,7 +7,7 @@ from mpi4py import MPI
 from esac_mpi import config, evolution, mutation, noise
 from esac_mpi.algorithms import es, esac
 from esac_mpi.comm import World
-from esac_mpi.learners.phase import Phase
+from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
 from esac_mpi.rollout import ThetaNotFinite, evaluate, play
@@ -37,6 +37,8 @@ class Track:
 
 class Teacher:
     """A learner whose phases move theta to where the test wants it."""
+
+    NAME = "SAC"
 
     def __init__(self, theta):
         self.theta, self.phases = theta, []
@@ -247,7 +249,7 @@ def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
         assert getattr(learner, "held", False) == bool(state.phase_begun)
         assert np.isfinite(row["sac_episodes"])
         assert row["sac_episodes"] == (params.config.esac.sac_episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0)
-        assert state.counters.sac_phases == max(k - lag, 0) // 3
+        assert state.counters.learner_phases == max(k - lag, 0) // 3
         assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
 
 
@@ -301,7 +303,7 @@ def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
 def test_no_phase_runs_where_p_sac_is_zero(world):
     params, state, env = make(world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
     advance(world, params, state, env, 5)
-    assert state.counters.sac_phases == 0
+    assert state.counters.learner_phases == 0
     assert state.sigma == 0.3
 
 

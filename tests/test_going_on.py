@@ -11,9 +11,10 @@ import pytest
 from mpi4py import MPI
 
 import esac_mpi
-from esac_mpi import __main__, batch, config, job, rollout, train
+from esac_mpi import __main__, batch, config, job, train
 from esac_mpi.comm import World
 from esac_mpi.config import Config, load, updated
+from esac_mpi.counters import Best
 from esac_mpi.record import Run
 
 TINY = [
@@ -127,7 +128,7 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, 
     said = []
     monkeypatch.setattr(train.log, "say", said.append)
     monkeypatch.setattr(train, "save", lambda *arguments: True)
-    state = SimpleNamespace(generation=5, best=rollout.Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0))
+    state = SimpleNamespace(generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0))
     run = SimpleNamespace(path=tmp_path, starts=1, restored=None, close=lambda: None)
     stopped = job.Job(Config(), SimpleNamespace(from_root=lambda code: code), None, None, state, None, None, run)
     assert train.finish(stopped, *([True] if fresh else [])) == job.STOPPED

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from conftest import ROOT, environment, run
 
-from esac_mpi import Policy, envs, job, policy, rollout
+from esac_mpi import Policy, envs, job, policy
 from esac_mpi.config import Config
+from esac_mpi.counters import Best
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout
 from esac_mpi.record import Run, Unreadable
@@ -133,7 +134,7 @@ def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
     theta = np.zeros(layout.d, np.float32)
     plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
     run = Run.begin(tmp_path, Config(), {})
-    job.save_policy(SimpleNamespace(run=run, policy=plain, config=Config()), rollout.Best(1.0, 2, "theta_es", theta, seen))
+    job.save_policy(SimpleNamespace(run=run, policy=plain, config=Config()), Best(1.0, 2, "theta_es", theta, seen))
     run.close()
     loaded = Policy.load(tmp_path)
     np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)

@@ -93,16 +93,16 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     make(tmp_path).close()
     asked = []
     array_of = record.files.array_of
-    monkeypatch.setattr(record.files, "array_of", lambda node, rows=(): asked.append(node.name) or array_of(node, rows))
+    monkeypatch.setattr(record.files, "array_of", lambda file, name, rows=(): asked.append(name) or array_of(file, name, rows))
     run = Run.open(tmp_path)
     assert "metrics/fitness" in run.columns
     assert run.columns.keys() == Run.open(tmp_path).columns.keys()
     assert asked == []
     assert run.members("fitness").tolist() == [[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]]
-    assert asked == ["/metrics/fitness"]
+    assert asked == ["metrics/fitness"]
     run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
-    assert "/metrics/fitness" not in asked[1:]
-    assert sorted(asked[1:]) == ["/metrics/generation", "/metrics/sigma", "/timing/wall_seconds"]  # small ones together, once
+    assert "metrics/fitness" not in asked[1:]
+    assert sorted(asked[1:]) == ["metrics/generation", "metrics/sigma", "timing/wall_seconds"]  # small ones together, once
 
 
 def test_what_is_missing_is_named_with_file_and_schema(tmp_path):

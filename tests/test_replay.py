@@ -17,7 +17,7 @@ def filled(capacity: int, count: int, reserve: int = 0) -> Replay:
 def sample(replay: Replay, seed: int, batch: int) -> dict[str, np.ndarray]:
     """Return a sample by name."""
     rows = replay.sample(np.random.default_rng(seed), np.empty((batch, replay.width), np.float32))
-    return {name: rows[:, column] for name, column in replay.columns.items()}
+    return {name: rows[:, column] for name, column in replay.columns._asdict().items()}
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -29,6 +29,17 @@ def test_a_row_is_what_was_added():
     expected = {"observation": [[3, -3]], "action": [[0.03]], "reward": [30], "terminated": [1], "next_observation": [[4, -4]]}
     assert same(rows, {name: np.array(value, np.float32) for name, value in expected.items()})
     assert {column.dtype for column in rows.values()} == {np.dtype(np.float32)}
+
+
+def test_a_transition_is_added_by_its_parts_or_as_a_row():
+    parts, rows = filled(5, 13), Replay(5, 2, 1)
+    for i in range(13):
+        rows.add_row(np.array([i, -i, i / 100, 10 * i, i % 3 == 0, i + 1, -i - 1]))
+    assert same(rows.rows(8, 13), parts.rows(8, 13))
+    held, row = rows.hold(), np.zeros(7)
+    with pytest.raises(RuntimeError, match="holds a state for 0 more"):
+        rows.add_row(row)
+    assert held.added == rows.added == 13
 
 
 def test_the_newest_are_kept_and_the_oldest_overwritten():

@@ -16,7 +16,7 @@ from conftest import CYCLIC, EAGER, LEARNER, ROOT, ROUTINE, SMALL, STRATEGY, TAS
 from esac_mpi import envs, train
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.record import Run, read
+from esac_mpi.record import Run, publish, read
 from esac_mpi.rollout import play
 
 
@@ -80,6 +80,22 @@ def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tm
     done = run(3, *CYCLIC, "--budget.generations", 20, "--run-dir", tmp_path / "run")
     assert "resumed at generation 12" in done.stdout
     assert_same_run(straight, tmp_path / "run")
+
+
+def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is_the_same_as_straight(straight, tmp_path):
+    path = tmp_path / "run"
+    run(0, *CYCLIC, "--budget.generations", 12, "--run-dir", path)
+    for name, count in (("checkpoint.h5", 2), ("checkpoint_prev.h5", 2), ("metrics.h5", 1)):  # state and history; history alone
+        arrays, attributes = read(path / name)
+        former = {key.replace("learner_phases", "sac_phases"): array for key, array in arrays.items()}
+        assert len(former.keys() - arrays.keys()) == count
+        publish(path / name, former, attributes)
+    phases = science(straight)["metrics/learner_phases"]
+    assert phases[11] > 0
+    assert "metrics/sac_phases" not in Run.open(path).columns
+    np.testing.assert_array_equal(Run.open(path).columns["metrics/learner_phases"], phases[:12])
+    run(0, *CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    assert_same_run(straight, path)
 
 
 @pytest.mark.parametrize("algorithm", ["es", "sac"])

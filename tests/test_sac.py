@@ -12,9 +12,10 @@ from torch.distributions import Independent, Normal, TanhTransform, TransformedD
 
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import UnstablePhysics
+from esac_mpi.learners import LearnerNotFinite, make
 from esac_mpi.learners.network import Adam, Network, forward
-from esac_mpi.learners.phase import Phase
-from esac_mpi.learners.sac import SAC, LearnerNotFinite
+from esac_mpi.learners.sac import SAC
+from esac_mpi.learning import Phase
 from esac_mpi.policy import Layout, Policy
 
 SMALL = {
@@ -78,14 +79,14 @@ class Breaking(Line):
 def learner(sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, **values) -> SAC:
     config = updated(Config(), {**SMALL, **{name.replace("__", "."): value for name, value in values.items()}})
     layout = Layout(sizes)
-    return SAC(config, layout, layout.initial(config.seed, 1), reserve)
+    return make("sac", config, layout, layout.initial(config.seed, 1), reserve)
 
 
 def fill(sac: SAC, seed: int = 0) -> None:
     """Give the next update a batch, every third transition of which is terminal, and noise."""
     random, rows, columns = np.random.default_rng(seed), sac.update.rows, sac.replay.columns
     rows[:] = random.uniform(-1, 1, rows.shape)
-    rows[:, columns["terminated"]] = np.arange(len(rows)) % 3 == 0
+    rows[:, columns.terminated] = np.arange(len(rows)) % 3 == 0
     sac.update.noise[:] = random.standard_normal(sac.update.noise.shape)
 
 
@@ -157,7 +158,7 @@ class Plain:
 
     def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
         """Make an update in the order value, critics, actor, temperature, target; return what it measures."""
-        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns.items()}
+        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
         observation, following = batch["observation"], batch["next_observation"]
         noise1, noise2 = torch.from_numpy(noise).double()
         temperature, measured = self.log_temperature.exp().detach(), {}
@@ -244,9 +245,9 @@ def test_only_termination_ends_the_sum_of_rewards():
     sac = perturbed(learner((3, 8, 8, 2)))
     fill(sac)
     columns = sac.replay.columns
-    sac.update.rows[:, columns["terminated"]] = 1
+    sac.update.rows[:, columns.terminated] = 1
     taken = torch.from_numpy(sac.update.rows[:, :5]).double()
-    reward = torch.from_numpy(sac.update.rows[:, columns["reward"]]).double()
+    reward = torch.from_numpy(sac.update.rows[:, columns.reward]).double()
     expected = sum(((critic(taken)[:, 0] - reward) ** 2).mean() / 2 for critic in modules(sac.critic))
     sac.update.start()
     sac.update.learn_critics()
@@ -561,13 +562,12 @@ def test_sac_learns_a_line(seed):
 
 
 def test_importing_the_package_imports_no_torch():
-    code = "import sys, esac_mpi.learners, esac_mpi.learners.phase, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
+    code = "import sys, esac_mpi.learners, esac_mpi.learning, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_learners_are_made_by_name():
     from esac_mpi.config import OFF_POLICY
-    from esac_mpi.learners import make
 
     config = updated(Config(), SMALL)
     layout = Layout((1, 8, 8, 1))

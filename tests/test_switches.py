@@ -11,7 +11,8 @@ from esac_mpi.algorithms import es, esac
 from esac_mpi.learners.replay import Replay
 from esac_mpi.noise import Purpose
 from esac_mpi.record import Run
-from esac_mpi.rollout import Recorder, packed_size, play, unpacked
+from esac_mpi.rollout import play
+from esac_mpi.transitions import Recorder, packed_size, unpacked
 
 __all__ = ["world"]  # a fixture
 PLAIN = {"esac__optimiser": "sgd", "esac__winner_pull": 0.0}  # theta_es moves by lr * gradient alone
@@ -193,7 +194,7 @@ def test_no_sac_phase_ever_begins_if_told(world):
         row = advance(world, params, state, env, learner=learner)
         assert (row["p_sac"], row["sac_phase"]) == (0, 0)
         advance(world, off, closed, Track())
-    assert (learner.phases, state.counters.sac_phases, state.sigma) == ([], 0, 0.3)
+    assert (learner.phases, state.counters.learner_phases, state.sigma) == ([], 0, 0.3)
     np.testing.assert_array_equal(state.theta_es, closed.theta_es)
 
 

@@ -34,7 +34,7 @@ def fill(made, seed: int = 0) -> None:
     """Give the next update a batch, every third transition of which is terminal, and noise that is clipped here and there."""
     random, rows = np.random.default_rng(seed), made.update.rows
     rows[:] = random.uniform(-1, 1, rows.shape)
-    rows[:, made.replay.columns["terminated"]] = np.arange(len(rows)) % 3 == 0
+    rows[:, made.replay.columns.terminated] = np.arange(len(rows)) % 3 == 0
     if hasattr(made.update, "noise"):
         made.update.noise[:] = 2 * random.standard_normal(made.update.noise.shape)
 
@@ -50,7 +50,7 @@ def learn(made, actor: bool = True) -> None:
 def perturbed(made):
     """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
     random = torch.Generator().manual_seed(3)
-    for network in (made.actor, made.critic, made.target_actor, made.target_critic):
+    for network in (made.actor, made.critic, *made.targets.values()):
         network.values.add_(0.3 * torch.randn(network.values.shape, generator=random))
     made.update.start()
     return made
@@ -64,10 +64,10 @@ def two_transitions(name: str, **values):
     rates = {"lr_td3": 0.0} if name == "td3" else {"lr_actor": 0.0, "lr_critic": 0.0}
     made = learner(name, (1, 1), batch_size=2, gamma=0.5, **rates, **values)
     made.actor.values[:] = torch.tensor([0.5, 0.5])
-    made.target_actor.values[:] = torch.tensor([1.0, 0.0])
+    made.targets["target_actor"].values[:] = torch.tensor([1.0, 0.0])
     twins = name == "td3"  # w_x, w_a of each critic, then b of each
     made.critic.values[:] = torch.tensor([2.0, 1.0, 1.0, -1.0, 0.0, 1.0] if twins else [2.0, 1.0, 0.0])
-    made.target_critic.values[:] = torch.tensor([1.0, 2.0, 3.0, -1.0, 0.5, 0.0] if twins else [1.0, 2.0, 0.5])
+    made.targets["target_critic"].values[:] = torch.tensor([1.0, 2.0, 3.0, -1.0, 0.5, 0.0] if twins else [1.0, 2.0, 0.5])
     made.update.rows[:] = [[1.0, 0.5, 1.0, 0.0, 0.0], [-1.0, -1.0, 2.0, 1.0, 1.0]]  # x, a, r, terminated, next x
     made.update.start()
     return made
@@ -102,11 +102,11 @@ def test_ddpg_on_two_transitions():
 
 def test_td3s_noise_is_scaled_and_clipped_and_the_action_kept_in_its_bounds():
     made = learner("td3", (1, 1), batch_size=5)
-    made.target_actor.values[:] = torch.tensor([0.0, math.atanh(0.9)])  # 0.9 everywhere
+    made.targets["target_actor"].values[:] = torch.tensor([0.0, math.atanh(0.9)])  # 0.9 everywhere
     fill(made)
     made.update.noise[:, 0] = [1, 5, -5, -1, 0]
     learn(made, actor=False)
-    assert made.update._transitions.following[:, 1].tolist() == pytest.approx([1.0, 1.0, 0.4, 0.7, 0.9], rel=1e-5)
+    assert made.update._following[:, 1].tolist() == pytest.approx([1.0, 1.0, 0.4, 0.7, 0.9], rel=1e-5)
 
 
 def test_td3s_actor_and_targets_move_once_in_policy_delay_updates_over_phases_and_restarts():
@@ -137,8 +137,8 @@ class Plain:
 
     def __init__(self, made, name: str, activation: str):
         self.twins, self.options, self.columns = name == "td3", made.options, made.replay.columns
-        self.actor, self.target_actor = (modules(n, activation)[0] for n in (made.actor, made.target_actor))
-        self.critic, self.target_critic = modules(made.critic), modules(made.target_critic)
+        self.actor, self.target_actor = (modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"]))
+        self.critic, self.target_critic = modules(made.critic), modules(made.targets["target_critic"])
         o = self.options
         rates = (o.lr_td3, o.lr_td3, 0.0) if self.twins else (o.lr_actor, o.lr_critic, o.critic_weight_decay)
         parameters = [p for critic in self.critic for p in critic.parameters()]
@@ -147,7 +147,7 @@ class Plain:
 
     def learn(self, rows: np.ndarray, noise: np.ndarray | None, actor: bool) -> tuple[float, float]:
         """Make an update; return the critic's loss, and the actor's before its step."""
-        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns.items()}
+        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
         observation, following, o = batch["observation"], batch["next_observation"], self.options
         with torch.no_grad():
             action = self.target_actor(following).tanh()
@@ -202,7 +202,7 @@ def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden)
     members = {"actor": [plain.actor], "critic": plain.critic}
     members |= {"target_actor": [plain.target_actor], "target_critic": plain.target_critic}
     for part, expected in members.items():
-        assert torch.allclose(getattr(made, part).values.double(), flat(expected), rtol=1e-4, atol=1e-6), part
+        assert torch.allclose(getattr(made.update.parts, part).values.double(), flat(expected), rtol=1e-4, atol=1e-6), part
     assert all(0.05 < share < 0.95 for share in clipped)
 
 
@@ -310,7 +310,7 @@ def test_what_cannot_be_learned_from_is_not_stored(name):
 @pytest.mark.parametrize("name", RIVALS)
 def test_a_learner_that_is_not_finite_says_so(name, part):
     made = learner(name, start_steps=1000)
-    getattr(made, part).values[3] = math.nan
+    getattr(made.update.parts, part).values[3] = math.nan
     with pytest.raises(LearnerNotFinite, match=f"the {name.upper()} learner's {part} are no longer finite at training step 20"):
         made.phase(Line(), 0, 1, 0)
     made = learner(name, start_steps=0)
@@ -425,7 +425,9 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
     assert phase.episodic_return == pytest.approx((acted[0][1] + acted[1][1]) / 2)
     stored = made.replay.rows(0, made.replay.added)
     expected = np.vstack([rows for rows, *_ in [*uniform, *acted, *broken]]).astype(np.float32)
-    assert np.array_equal(np.column_stack([stored[key].reshape(len(expected), -1) for key in made.replay.columns]), expected)
+    assert np.array_equal(
+        np.column_stack([stored[key].reshape(len(expected), -1) for key in made.replay.columns._fields]), expected
+    )
 
 
 @pytest.mark.parametrize(

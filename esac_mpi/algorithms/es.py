@@ -16,22 +16,13 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi import evolution, noise
+from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.mutation import Mutation
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.rollout import (
-    Best,
-    Board,
-    Counters,
-    NoFiniteReturn,
-    Recorder,
-    ThetaNotFinite,
-    action_noise,
-    packed_size,
-    play,
-    width,
-)
+from esac_mpi.rollout import Board, NoFiniteReturn, ThetaNotFinite, action_noise, play
+from esac_mpi.transitions import Recorder, packed_size, width
 
 Row = dict[str, Any]
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
@@ -88,7 +79,7 @@ class Population:
     observation_sums: np.ndarray  # float64 [3, observation]
     unstable: int  # episodes whose return is not finite
     cap: int  # at which episodes were truncated [steps]; 0 = none
-    recorded: np.ndarray  # float64 [n, ...] packed transitions (rollout.unpacked); on rank 0's node, until the next population
+    recorded: np.ndarray  # float64 [n, ...] packed (transitions.unpacked); on rank 0's node, until the next population
     timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
 
 

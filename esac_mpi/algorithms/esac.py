@@ -26,14 +26,16 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi import evolution, noise
+from esac_mpi import evolution, learning, noise
 from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms import sac
 from esac_mpi.algorithms.es import THETA_ES, THETA_SAC, Params, Population, Row
+from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Normaliser
-from esac_mpi.rollout import Best, Board, Counters, unpacked, width
+from esac_mpi.rollout import Board
+from esac_mpi.transitions import unpacked
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
 
@@ -128,19 +130,19 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     if plan.learns and not esac.learner_lag:  # lines 12-23
         begin_phase(params, k, world, env, learner)
     if (plan.learns and not esac.learner_lag) or (state.phase_begun and k == state.phase_begun + esac.learner_lag):
-        phase, _, phase_seconds = sac.finish(world)
+        phase, _, phase_seconds = learning.finish(world)
     clock.append(world.clock())
 
     moved = update(params, state, k, sigma_noise, population, plan.winners, world)  # lines 9, 11, 26
     row = describe(params, state, population, plan, moved)
     if phase is not None:  # the theta of line 27
-        sac.enter(phase, world, state.counters, state.theta_sac, learner)
+        learning.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
     if learner is not None and esac.offspring_transitions:
-        remember(learner.replay, population, env)
+        remember(learner.replay, population)
     if plan.learns and esac.learner_lag:
-        state.phase_begun, world.learning = k, True
-        begin_phase(params, k, world, env, learner)
+        state.phase_begun = k
+        begin_phase(params, k, world, env, learner, beside=True)
     clock.append(world.clock())
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
@@ -156,18 +158,13 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     return {**row, **sac.metrics(phase)}, {**population.timing, **seconds, "seconds_phase": phase_seconds}
 
 
-def begin_phase(params: Params, k: int, world: Any, env: Env, learner: Any) -> None:
+def begin_phase(params: Params, k: int, world: Any, env: Env, learner: Any, beside: bool = False) -> None:
     """Begin the SAC phase of generation k, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
 
     With learner_lag L it runs beside the evaluation of the next L generations, and its result enters at the end of the last.
-    Checkpoints have the learner of the phase's start until its result enters.
     """
-    if learner is None or world.background is not None:
-        return
-    esac = params.config.esac
-    learner.hold()
-    steps = learner.begin(params.learner_env or env, k, esac.sac_episodes, esac.sac_min_steps)
-    world.background = sac.Flight(steps, k, world.clock, world.watchdog.beat)
+    esac, played_in = params.config.esac, params.learner_env or env
+    learning.begin(world, learner, k, lambda: learner.begin(played_in, k, esac.sac_episodes, esac.sac_min_steps), beside)
 
 
 def decide(params: Params, state: State, k: int, fitness: np.ndarray, world: Any) -> Plan:
@@ -323,12 +320,11 @@ def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:
     return bool(means[0] > means[1])
 
 
-def remember(replay: Any, population: Population, env: Env) -> None:
+def remember(replay: Any, population: Population) -> None:
     """Add the transitions of a population's episodes to the replay, in member order."""
-    o, a = env.observation_size, env.action_size
     for packed in population.recorded:
-        for row in unpacked(packed, width(o, a)):
-            replay.add(row[:o], row[o : o + a], row[o + a], row[o + a + 2 :], row[o + a + 1])
+        for row in unpacked(packed, replay.width):
+            replay.add_row(row)
 
 
 def taken_rows(params: Params, k: int, child: int) -> np.ndarray:

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from esac_mpi import learning
 from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.es import Params, Row
-from esac_mpi.algorithms.sac import Flight, board, enter, finish
+from esac_mpi.algorithms.sac import board
 from esac_mpi.envs import Env
-from esac_mpi.learners.phase import Phase
+from esac_mpi.learning import Phase
 
 __all__ = ["Params", "State", "board", "generation", "init"]
 
@@ -34,13 +35,10 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.
     """
-    k, start = state.generation + 1, world.clock()
-    if learner is not None:
-        learner.hold()
-        steps = learner.begin(params.learner_env, k, 0, params.config.ppo.steps_per_generation, cut=True)
-        world.background = Flight(steps, k, world.clock, world.watchdog.beat, "PPO")
-    phase, busy, _ = finish(world)
-    enter(phase, world, state.counters, state.theta, learner)
+    k, start, steps = state.generation + 1, world.clock(), params.config.ppo.steps_per_generation
+    learning.begin(world, learner, k, lambda: learner.begin(params.learner_env, k, 0, steps, cut=True))
+    phase, busy, _ = learning.finish(world)
+    learning.enter(phase, world, state.counters, state.theta, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from esac_mpi import learning
 from esac_mpi.algorithms.es import THETA_SAC, Params, Row
-from esac_mpi.algorithms.sac import Flight, enter, finish
+from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
-from esac_mpi.learners.phase import Phase
+from esac_mpi.learning import Phase, Steps
 from esac_mpi.policy import Normaliser, Policy
-from esac_mpi.rollout import Best, Board, Counters, collect, collection_board, width
+from esac_mpi.rollout import Board, collect, collection_board
+from esac_mpi.transitions import width
 
 
 @dataclass
@@ -57,12 +59,13 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     options = getattr(params.config, name)
     shared = options.episodes_on == "ranks"
     played, playing = play(params, state, world, env, k) if shared else ([], 0.0)
-    if learner is not None:
-        learner.hold()
-        steps = learner.take(played, k) if shared else learner.begin(env, k, 0, options.steps_per_generation, cut=True)
-        world.background = Flight(steps, k, world.clock, world.watchdog.beat, name.upper())
-    phase, busy, _ = finish(world)
-    enter(phase, world, state.counters, state.theta, learner)
+
+    def steps() -> Steps:
+        return learner.take(played, k) if shared else learner.begin(env, k, 0, options.steps_per_generation, cut=True)
+
+    learning.begin(world, learner, k, steps)
+    phase, busy, _ = learning.finish(world)
+    learning.enter(phase, world, state.counters, state.theta, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(name, phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}

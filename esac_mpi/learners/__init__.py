@@ -1,5 +1,6 @@
 """Gradient learners, one file per algorithm. Torch lives in them: this module imports it only when a learner is made."""
 
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,17 @@ class LearnerNotFinite(Exception):
     """A learner's parameters, losses or actions are no longer finite: it has nothing more to give."""
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a learner begins with: all that any of them takes, of which each says what it needs."""
+
+    config: Config
+    layout: Layout  # of the policy
+    theta: np.ndarray  # float32 [d] the initial actor
+    reserve: int = 0  # transitions that its phases may add while its state is held
+    discrete: bool = False  # whether the task's actions are choices
+
+
 LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "ppo": "PPO"}  # file here -> its class
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
 
@@ -37,10 +49,6 @@ def load(name: str) -> ModuleType:
         raise NotInstalled(f"{needs}: pip install 'esac_mpi[{EXTRAS[name]}]'") from error
 
 
-def make(name: str, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, **more: Any) -> Any:
-    """Return the learner `name`, a key of LEARNERS, with the initial actor theta, float32 [d].
-
-    While its state is held, its phases may add `reserve` transitions. more: what its class alone wants to know.
-    Raises NotInstalled.
-    """
-    return getattr(load(name), LEARNERS[name])(config, layout, theta, reserve, **more)
+def make(name: str, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, discrete: bool = False) -> Any:
+    """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled."""
+    return getattr(load(name), LEARNERS[name])(Start(config, layout, theta, reserve, discrete))

@@ -9,6 +9,7 @@ import math
 from esac_mpi import ram
 from esac_mpi.config import OFF_POLICY, Config, members
 from esac_mpi.envs import Env
+from esac_mpi.transitions import width
 
 
 class ReplayTooLarge(Exception):
@@ -74,4 +75,4 @@ def capacity(config: Config) -> int:
 
 def _row(env: Env) -> int:
     """Return what a transition takes [bytes]."""
-    return 4 * (2 * env.observation_size + env.action_size + 2)
+    return 4 * width(env.observation_size, env.action_size)

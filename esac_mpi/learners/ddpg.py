@@ -11,90 +11,37 @@ Where we differ, or leave a choice:
 - Time limits are truncations: they bootstrap. So does the cut at the end of a phase.
 """
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator
 
 import numpy as np
 import torch
 
 from esac_mpi import config as configuration
-from esac_mpi.config import Config
-from esac_mpi.envs import Env
-from esac_mpi.learners import LearnerNotFinite, memory, training
-from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass, forward
-from esac_mpi.learners.phase import Phase
-from esac_mpi.learners.replay import Replay
+from esac_mpi.learners import Start, deterministic, training
+from esac_mpi.learners.base import GradientLearner
+from esac_mpi.learners.batch import Batch
+from esac_mpi.learners.deterministic import Parts
+from esac_mpi.learners.network import TANH_BACKWARD, Operations, Pass
 from esac_mpi.learners.training import Streams
-from esac_mpi.learners.transitions import Transitions
-from esac_mpi.policy import Layout
 
 CRITIC = 17  # which network initial weights are drawn for
 
 
-class DDPG(memory.Memory):
+class DDPG(GradientLearner):
     """The DDPG learner: networks, Adam, replay and its count of training steps."""
 
     NAME = "DDPG"
 
-    def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0) -> None:
-        """Take the initial actor `theta`, float32 [d]; draw the critic.
-
-        While its state is held, phases may add `reserve` transitions.
-        """
-        self.device = memory.device(config.learner)
-        self.seed, self.options, self._activation = config.seed, config.ddpg, config.policy.activation
-        o, *hidden, a = layout.sizes
-        self.replay = Replay(self.options.replay_capacity, o, a, reserve)
-        self.env_steps = 0  # training steps ever
-        self._actions = a
-
-        where = self.device, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
-        q = Layout((o + a, *hidden, 1))
-        critics = [q.initial(config.seed, CRITIC)]
-        self.actor, self.target_actor = (Network(layout, [theta], self._activation, *where) for _ in range(2))
-        self.critic, self.target_critic = (Network(q, critics, "relu", *where) for _ in range(2))
-        self.adam = {
-            "actor": Adam(self.actor.values, self.actor.gradient, self.options.lr_actor),
-            "critic": Adam(self.critic.values, self.critic.gradient, self.options.lr_critic),
-        }
-        self.targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
-        parts = Parts(self.actor, self.critic, self.target_actor, self.target_critic, self.adam)
+    def __init__(self, start: Start) -> None:
+        """Take the initial actor; draw the critic."""
+        super().__init__(start, start.config.ddpg)
+        parts = deterministic.parts(self, start, (CRITIC,), self.options.lr_actor, self.options.lr_critic)
+        self.actor, self.critic, self.adam, self.targets = parts.actor, parts.critic, parts.adam, parts.targets
         self.update = Update(parts, self.options)
 
-    @property
-    def theta(self) -> np.ndarray:
-        """A copy of the actor, float32 [d]."""
-        return self.actor.values.cpu().numpy().copy()
-
-    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
-        """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut))
-
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Phase]:
-        """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.
-
-        Raises LearnerNotFinite.
-        """
-        phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
-        self.check_finite()
-        return phase
-
-    def take(self, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Generator[None, None, Phase]:
-        """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite."""
-        phase = yield from training.take(self, self._learn, played, k)
-        self.check_finite()
-        return phase
-
-    def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then the actor's with Gaussian noise."""
-        if self.env_steps < self.options.start_steps:
-            return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
-        noise = random.standard_normal(self._actions, dtype=np.float32)
-        mean = np.tanh(forward(actor, self._activation, observation))
-        action = np.clip(mean + np.float32(self.options.exploration_noise) * noise, -1, 1)
-        if not np.isfinite(action).all():
-            raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
-        return action
+    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Draw an action in [-1, 1], float32 [a]: tanh of the actor's output, with Gaussian noise."""
+        return deterministic.explored(output, self.options.exploration_noise, random)
 
     def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
@@ -111,21 +58,10 @@ class DDPG(memory.Memory):
         return updates
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What an update changes."""
-
-    actor: Network
-    critic: Network
-    target_actor: Network
-    target_critic: Network
-    adam: dict[str, Adam]  # actor, critic
-
-
 class Update:
     """An update and its buffers, for batches of options.batch_size transitions.
 
-    Before it, `rows` takes the transitions (transitions.py). An update is `learn_critic` and then `learn_actor`: forward and
+    Before it, `rows` takes the transitions (batch.py). An update is `learn_critic` and then `learn_actor`: forward and
     backward by hand, noted once (network.py). tests/test_td3.py holds it against the same formulas with autograd.
     """
 
@@ -133,10 +69,11 @@ class Update:
         self.parts, self.options = parts, options
         o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1], options.batch_size
         like = parts.actor.values
-        self.batch, self._transitions = batch, Transitions(like, batch, o, a)
+        self.batch, self._transitions = batch, Batch(like, batch, o, a)
         self.rows = self._transitions.rows
-        self.measured = like.new_zeros(2)  # sums over the batch: squared errors of the critic, Q of the actor's own actions
-        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `measured`, over updates
+        self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critic, Q of the actor's own actions
+        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
+        self._own, self._following = like.new_empty(2, batch, o + a)  # observation, or the next one, and the actor's own action
         self._action = like.new_empty(batch, a)
         self._actor_pass, self._critic_pass = Pass(parts.actor, batch), Pass(parts.critic, batch)
         self._critic, self._actor = Operations(), Operations()
@@ -170,30 +107,32 @@ class Update:
         o = batch.observation.shape[1]
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
         do.note(torch.tanh, mean, out=self._action)
-        do.note(batch.following[:, o:].copy_, self._action)
-        q = self._critic_pass.forward(do, parts.target_critic, batch.following)[:, 0]
+        do.note(self._following[:, :o].copy_, batch.next_observation)
+        do.note(self._following[:, o:].copy_, self._action)
+        q = self._critic_pass.forward(do, parts.target_critic, self._following)[:, 0]
         backup, one = torch.empty_like(batch.reward), torch.ones_like(batch.reward)
         do.note(torch.sub, one, batch.terminated, out=backup)  # only termination ends the sum of rewards
         do.note(torch.addcmul, batch.reward, backup, q, value=options.gamma, out=backup)  # y of Algorithm 1
 
         error = self._critic_pass.forward(do, parts.critic, batch.taken)
         do.note(error[:, 0].sub_, backup)
-        do.note(torch.dot, error.view(-1), error.view(-1), out=self.measured[0])
+        do.note(torch.dot, error.view(-1), error.view(-1), out=self.batch_sums[0])
         do.note(error.mul_, 2 / self.batch)
         self._critic_pass.backward(do, parts.critic, batch.taken, error)
         do.note(parts.critic.gradient.add_, parts.critic.values, alpha=options.critic_weight_decay)
         do.note(parts.adam["critic"].step)
         do.note(parts.critic.refresh)
-        do.note(self.sums[0].add_, self.measured[0])
+        do.note(self.sums[0].add_, self.batch_sums[0])
 
     def _note_actor(self, do: Operations) -> None:
         parts, options, batch = self.parts, self.options, self._transitions
         o, a = batch.observation.shape[1], self._action.shape[1]
         mean = self._actor_pass.forward(do, parts.actor, batch.observation)
         do.note(torch.tanh, mean, out=self._action)
-        do.note(batch.own[:, o:].copy_, self._action)
-        q = self._critic_pass.forward(do, parts.critic, batch.own)
-        do.note(torch.sum, q[:, 0], 0, out=self.measured[1])
+        do.note(self._own[:, :o].copy_, batch.observation)
+        do.note(self._own[:, o:].copy_, self._action)
+        q = self._critic_pass.forward(do, parts.critic, self._own)
+        do.note(torch.sum, q[:, 0], 0, out=self.batch_sums[1])
 
         delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q
         first = self._critic_pass.inputs_backward(do, parts.critic, delta)
@@ -208,4 +147,4 @@ class Update:
         for target, network in ((parts.target_actor, parts.actor), (parts.target_critic, parts.critic)):
             do.note(target.values.lerp_, network.values, options.tau)
             do.note(target.refresh)
-        do.note(self.sums[1].add_, self.measured[1])
+        do.note(self.sums[1].add_, self.batch_sums[1])

@@ -32,10 +32,10 @@ from stable_baselines3.common.utils import set_random_seed
 
 from esac_mpi import log
 from esac_mpi.config import Config
-from esac_mpi.envs import Env, UnstablePhysics, spaces, transition
-from esac_mpi.learners import LearnerNotFinite, memory, training
+from esac_mpi.envs import Env, spaces, transition
+from esac_mpi.learners import LearnerNotFinite, Start, base, training
 from esac_mpi.learners.network import assign
-from esac_mpi.learners.phase import Phase
+from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout
 
@@ -75,9 +75,10 @@ class PPO:
     _episode: Episode | None = None  # in progress
     _held: dict[str, np.ndarray] | None = None
 
-    def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, discrete: bool = False) -> None:
-        """Draw the weights; `theta` and `reserve`, which other learners start from and keep, say nothing here."""
-        self.device = memory.device(config.learner)
+    def __init__(self, start: Start) -> None:
+        """Draw the weights; the initial actor and the reserve, which other learners take, say nothing here."""
+        config, layout, discrete = start.config, start.layout, start.discrete
+        self.device = base.device(config.learner)
         self.seed, self.options = config.seed, config.ppo
         self.env_steps = 0  # training steps ever
         self._argmax = discrete and config.ppo.action == "gaussian_argmax"
@@ -131,7 +132,7 @@ class PPO:
         """Run `begin` to its end. Raises LearnerNotFinite."""
         return training.run(self.begin(env, k, episodes, steps, cut))
 
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Phase]:
+    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Steps:
         """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
 
         The episode in progress carries on, also into the next phase: between phases `env` is the learner's alone. In another
@@ -158,10 +159,8 @@ class PPO:
             raise
         means = dict(zip(LOSSES, np.mean(losses, axis=0).tolist(), strict=True)) if losses else {}
         self.check_finite(means)
-        complete = [r for r in returns if math.isfinite(r)]
         means["entropy"] = -means.get("entropy", math.nan)
-        mean = float(np.mean(complete)) if complete else math.nan
-        return Phase(steps, len(complete), len(returns) - len(complete), self.updates - before, episodic_return=mean, **means)
+        return Phase.summed_up(steps, returns, self.updates - before, **means)
 
     def _take_up(self, env: Env) -> Generator[None, None, None]:
         """Bring `env` to where the episode in progress stands, playing it again unless it is played there.
@@ -218,14 +217,9 @@ class PPO:
 
     def _started(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:
         """Return a new episode."""
-        while True:
-            seed = integer(self.seed, Purpose.LEARNER_EPISODE, k, block=len(returns))
-            try:
-                return Episode(seed, env, observation=env.reset(seed))
-            except UnstablePhysics:
-                returns.append(math.nan)
-                if len(returns) > self.env_steps + steps:  # more episodes than steps: no start state can be made
-                    raise
+        while (start := training.started(env, self.seed, k, returns, limit=self.env_steps + steps)) is None:
+            pass
+        return Episode(start[0], env, observation=start[1])
 
     def _action(self, drawn: np.ndarray) -> np.ndarray:
         """Return what the task takes, float32 [a] in [-1, 1], for what the policy drew."""
@@ -253,7 +247,7 @@ class PPO:
         return buffer
 
     def hold(self) -> None:
-        """Remember the learner as it is: `arrays` stays with that until `release`."""
+        """Keep the learner as it is: `arrays` stays with that until `release`."""
         self._held = None
         self._held = self.arrays()
 
@@ -262,7 +256,7 @@ class PPO:
         self._held = None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that the learner remembers, as it is or as it was at `hold`."""
+        """Return copies of all that makes the learner, as it is or as it was at `hold`."""
         if self._held is not None:
             return {name: array.copy() for name, array in self._held.items()}
         saved, optimizer = {}, self._model.policy.optimizer
@@ -279,9 +273,7 @@ class PPO:
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Take over what `arrays` returned. Raises ValueError for another learner's."""
         self.release()
-        expected = self.arrays().keys()
-        if saved.keys() != expected:
-            raise ValueError(f"learner arrays must be {sorted(expected)}, got {sorted(saved)}")
+        base.check_names(saved, self.arrays())
         optimizer = self._model.policy.optimizer
         for name, part in self._parts.items():
             _fill([p.data for p in part], saved[f"{name}_values"])
@@ -299,9 +291,7 @@ class PPO:
         """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""
         bad = [name for name, part in self._parts.items() if not all(torch.isfinite(p).all() for p in part)]
         bad += [] if np.isfinite(list((losses or {}).values())).all() else ["losses"]
-        if bad:
-            told = f"the {self.NAME} learner's {', '.join(bad)} are no longer finite"
-            raise LearnerNotFinite(f"{told} at training step {self.env_steps}")
+        base.refuse(self.NAME, bad, self.env_steps)
 
 
 def _linear(trunk: torch.nn.Sequential, head: torch.nn.Linear) -> list[torch.nn.Linear]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esac_mpi.transitions import columns, joined, width
+
 
 class Replay:
     """A ring of the newest transitions, allocated once; the system gives it memory as rows are written.
@@ -18,16 +20,9 @@ class Replay:
         self.added = 0
         self._first = 0  # the oldest transition ever put into this ring
         self._held: int | None = None
-        o, a = observation_size, action_size
-        self.columns: dict[str, slice | int] = {
-            "observation": slice(0, o),
-            "action": slice(o, o + a),
-            "reward": o + a,
-            "terminated": o + a + 1,
-            "next_observation": slice(o + a + 2, 2 * o + a + 2),
-        }
-        width = 2 * o + a + 2
-        self._rows = np.zeros((capacity + reserve, width), np.float32)  # a transition is one row: one cache miss when sampled
+        self.columns = columns(observation_size, action_size)
+        numbers = width(observation_size, action_size)
+        self._rows = np.zeros((capacity + reserve, numbers), np.float32)  # a transition is one row: one cache miss when sampled
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
@@ -44,15 +39,13 @@ class Replay:
 
         Raises RuntimeError if it would overwrite what is held.
         """
+        self.add_row(joined(observation, action, reward, terminated, next_observation))
+
+    def add_row(self, row: np.ndarray) -> None:
+        """Add a transition as a row [width], by `columns`. Raises RuntimeError if it would overwrite what is held."""
         if self._held is not None and self.added - self._held >= self.reserve:
             raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and they have been added")
-        columns = self.columns
-        row = self._rows[self.added % len(self._rows)]
-        row[columns["observation"]] = observation
-        row[columns["action"]] = action
-        row[columns["reward"]] = reward
-        row[columns["terminated"]] = terminated
-        row[columns["next_observation"]] = next_observation
+        self._rows[self.added % len(self._rows)] = row
         self.added += 1
 
     def sample(self, random: np.random.Generator, out: np.ndarray) -> np.ndarray:
@@ -73,15 +66,16 @@ class Replay:
         if not first <= start <= stop <= self.added:
             raise ValueError(f"replay holds transitions {first} to {self.added}; asked for {start} to {stop}")
         rows = self._rows[np.arange(start, stop) % len(self._rows)]
-        return {name: rows[:, column] for name, column in self.columns.items()}
+        return {name: rows[:, column] for name, column in self.columns._asdict().items()}
 
     def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
         """Put transitions back at [start, start + n), as `rows` returned them, and end the replay there; in ascending order."""
-        if rows.keys() != self.columns.keys():
-            raise ValueError(f"transitions must have {sorted(self.columns)}, got {sorted(rows)}")
+        named = self.columns._asdict()
+        if rows.keys() != named.keys():
+            raise ValueError(f"transitions must have {sorted(named)}, got {sorted(rows)}")
         stop = start + len(rows["reward"])
         where = np.arange(start, stop) % len(self._rows)
-        for name, column in self.columns.items():
+        for name, column in named.items():
             self._rows[where, column] = rows[name]
         self._first = self._first if start == self.added else start
         self.added = stop

@@ -1,4 +1,4 @@
-"""Soft Actor-Critic, on rank 0: its parts, its phases, what a checkpoint takes of it. The update is in update.py.
+"""Soft Actor-Critic, on rank 0: its parts, its phases, what a checkpoint takes of it. The update is in sac_update.py.
 
 Sources: Haarnoja et al. 2018a (arXiv:1801.01290, the form with a value network) and 2018b (arXiv:1812.05905, twin critics
 with targets and the temperature); ESAC's Algorithm 1, lines 13-23.
@@ -18,44 +18,34 @@ from collections.abc import Generator, Mapping
 import numpy as np
 import torch
 
-from esac_mpi.config import Config
-from esac_mpi.envs import Env
-from esac_mpi.learners import LearnerNotFinite, memory, training
-from esac_mpi.learners.network import Adam, Network, forward
-from esac_mpi.learners.phase import Phase
-from esac_mpi.learners.replay import Replay
+from esac_mpi.learners import Start, training
+from esac_mpi.learners.base import GradientLearner
+from esac_mpi.learners.network import Adam, Network
+from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.learners.training import Streams
-from esac_mpi.learners.update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.policy import Layout
 
 LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19  # which network initial weights are drawn for
 
 
-class SAC(memory.Memory):
+class SAC(GradientLearner):
     """The SAC learner: networks, Adam, temperature, replay and its count of training steps."""
 
     NAME = "SAC"
 
-    def __init__(self, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0) -> None:
-        """Take the initial actor `theta`, float32 [d]; draw the other networks.
-
-        While its state is held, phases may add `reserve` transitions.
-        """
-        self.device = memory.device(config.learner)
-        self.seed, self.options, self._activation = config.seed, config.sac, config.policy.activation
+    def __init__(self, start: Start) -> None:
+        """Take the initial actor; draw the other networks."""
+        config, layout, theta = start.config, start.layout, start.theta
+        super().__init__(start, config.sac)
         o, *hidden, a = layout.sizes
-        self.replay = Replay(config.sac.replay_capacity, o, a, reserve)
-        self.env_steps = 0  # training steps ever
-
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
         actor = np.concatenate([theta[:-a], head[:-a], theta[-a:], head[-a:]])  # its last layer is [mean; log std]
-        self._trunk, self._actions = layout.d - a, a
-        self._products = torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
-        self.actor = Network(Layout((o, *hidden, 2 * a)), [actor], self._activation, self.device, self._products)
+        self._trunk = layout.d - a
+        self.actor = self.actor_network(Layout((o, *hidden, 2 * a)), actor)
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
-        self.critic = self._network(*critic)  # both of them: outputs are [2, batch, 1]
-        self.value = self._network(*value) if config.sac.value_network else None
-        self.target = self._network(*(value if self.value else critic))  # at first equal to the one it follows
+        self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
+        self.value = self.network(*value) if config.sac.value_network else None
+        self.target = self.network(*(value if self.value else critic))  # at first equal to the one it follows
         self.targets = {"target": self.target}
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
         self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}
@@ -74,32 +64,11 @@ class SAC(memory.Memory):
         values, a = self.actor.values.cpu().numpy(), self._actions
         return np.concatenate([values[: self._trunk], values[-2 * a : -a]])
 
-    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
-        """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut))
-
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Phase]:
-        """Play at least `episodes` whole episodes and `steps` steps, and learn from them: Algorithm 1, lines 13-23.
-
-        With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each
-        step and each part of an update; returns the phase. It is a function of the learner at its start and of the address
-        (seed, k), whatever is done between its parts. Raises LearnerNotFinite.
-        """
-        phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
-        self.check_finite()
-        return phase
-
-    def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then from the actor's `Network.numpy()`."""
-        if self.env_steps < self.options.start_steps:
-            return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
-        output = forward(actor, self._activation, observation)
+    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Draw an action in [-1, 1], float32 [a]: tanh of a Gaussian of the actor's output [mean; log std]."""
         mean, log_std = output[: self._actions], output[self._actions :]
         noise = random.standard_normal(self._actions, dtype=np.float32)
-        action = np.tanh(mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise)
-        if not np.isfinite(action).all():
-            raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
-        return action
+        return np.tanh(mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise)
 
     def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
         """Make the updates due for the training steps after `since`; return their number."""
@@ -121,10 +90,6 @@ class SAC(memory.Memory):
         super().load(saved)
         if "log_temperature" in self.adam:
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
-
-    def _network(self, sizes: tuple[int, ...], *members: int) -> Network:
-        layout = Layout(sizes)
-        return Network(layout, [layout.initial(self.seed, member) for member in members], "relu", self.device, self._products)
 
     def _adam(self, network: Network) -> Adam:
         return Adam(network.values, network.gradient, self.options.lr_sac)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from esac_mpi.envs import Env, UnstablePhysics, transition
-from esac_mpi.learners.phase import Phase
 from esac_mpi.learners.replay import Replay
+from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, generator, integer
 
 
@@ -38,9 +38,7 @@ Act = Callable[[list[np.ndarray], np.ndarray, np.random.Generator], np.ndarray] 
 Learn = Callable[[int, Streams], Generator[None, None, int]]  # updates due for the training steps after the given one
 
 
-def begin(
-    learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool
-) -> Generator[None, None, Phase]:
+def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool) -> Steps:
     """Play at least `episodes` whole episodes and `steps` steps, and learn from them.
 
     With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each
@@ -56,44 +54,52 @@ def begin(
             updates += yield from learn(learner.env_steps - 1, random)
     if not learner.options.interleaved:
         updates = yield from learn(first, random)
-    return _phase(learner, first, returns, updates)
+    return Phase.summed_up(learner.env_steps - first, returns, updates, **learner.update.means(updates))
 
 
-def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Generator[None, None, Phase]:
+def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Steps:
     """Take over episodes that others played, and learn from them, as `begin` does from its own.
 
-    played: of each episode its transitions [n, 2 o + a + 2], in the order of the replay's columns, its return (nan: unstable)
-    and its steps.
+    played: of each episode its transitions as rows [n, width], its return (nan: unstable) and its steps.
     """
-    random, first, columns = _streams(learner.seed, k), learner.env_steps, learner.replay.columns
+    random, first = _streams(learner.seed, k), learner.env_steps
     learner.update.start()
     for rows, _, steps in played:
         for row in rows:
-            learner.replay.add(**{name: row[column] for name, column in columns.items()})
+            learner.replay.add_row(row)
         learner.env_steps += steps
     updates = yield from learn(first, random)
-    return _phase(learner, first, [episodic_return for _, episodic_return, _ in played], updates)
+    returns = [episodic_return for _, episodic_return, _ in played]
+    return Phase.summed_up(learner.env_steps - first, returns, updates, **learner.update.means(updates))
 
 
 def _streams(seed: int, k: int) -> Streams:
     return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
 
 
-def _phase(learner: Learner, first: int, returns: list[float], updates: int) -> Phase:
-    complete = [r for r in returns if math.isfinite(r)]
-    return Phase(
-        learner.env_steps - first, len(complete), len(returns) - len(complete), updates,
-        float(np.mean(complete)) if complete else math.nan, **learner.update.means(updates),
-    )  # fmt: skip
-
-
-def run(work: Generator[None, None, Phase]) -> Phase:
+def run(work: Steps) -> Phase:
     """Run a phase to its end."""
     while True:
         try:
             next(work)
         except StopIteration as end:
             return end.value
+
+
+def started(env: Env, seed: int, k: int, returns: list[float], limit: int) -> tuple[int, np.ndarray] | None:
+    """Start the next episode of phase k; return its seed and its first observation, None where the task cannot start there.
+
+    Such an episode's return, nan, is appended to `returns`, those of the phase's episodes so far. Raises UnstablePhysics if they
+    are more than `limit` with it: no start state can be made.
+    """
+    address = integer(seed, Purpose.LEARNER_EPISODE, k, block=len(returns))
+    try:
+        return address, env.reset(address)
+    except UnstablePhysics:
+        returns.append(math.nan)
+        if len(returns) > limit:
+            raise
+        return None
 
 
 def due(rate: float, since: int, now: int) -> int:
@@ -109,14 +115,10 @@ def _play(
     stop = learner.env_steps + steps
     actor = learner.actor.numpy()
     while learner.env_steps < stop or (len(returns) < episodes and not cut):
-        try:
-            observation = env.reset(integer(learner.seed, Purpose.LEARNER_EPISODE, k, block=len(returns)))
-        except UnstablePhysics:
-            returns.append(math.nan)
-            if len(returns) > stop:  # more episodes than steps: no start state can be made
-                raise
+        start = started(env, learner.seed, k, returns, limit=stop)
+        if start is None:
             continue
-        total, ended = 0.0, False
+        (_, observation), total, ended = start, 0.0, False
         while not ended and not (cut and learner.env_steps == stop):
             action = act(actor, observation, random)
             learner.env_steps += 1

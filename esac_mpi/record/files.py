@@ -21,6 +21,10 @@ SCHEMA = 3  # version of what the files hold
 RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
 TAIL = "tail"  # group of a history's newest rows, where older ones are in closed files
+FORMER = {  # name of a dataset -> the one that files of older versions have it by
+    "metrics/learner_phases": "metrics/sac_phases",
+    "state/counters.learner_phases": "state/counters.sac_phases",
+}
 
 Arrays = dict[str, np.ndarray]
 
@@ -94,7 +98,7 @@ def read(path: Path, oldest: int = RESUMABLE) -> tuple[Arrays, dict[str, Any]]:
         with path.open("rb") as stream:
             verify(path, stream, oldest)
             with opened(path, stream) as file:
-                return {name: array_of(file[name]) for name in datasets(file)}, attributes_of(file)
+                return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
 
@@ -110,19 +114,24 @@ def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
 
 
 def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every dataset by its name, but for virtual ones: from a stream, HDF5 crashes on their sources."""
+    """Return the shape of every dataset by its name, the one of this version.
+
+    But for virtual ones: from a stream, HDF5 crashes on their sources.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
+    current = {former: name for name, former in FORMER.items()}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if isinstance(node, h5py.Dataset) and not node.is_virtual:
-            shapes[name] = node.shape
+            shapes[current.get(name, name)] = node.shape
 
     file.visititems(collect)
     return shapes
 
 
-def array_of(node: h5py.Dataset, rows: slice | tuple[()] = ()) -> np.ndarray:
-    """Read a dataset, or some rows of it."""
+def array_of(file: h5py.Group, name: str, rows: slice | tuple[()] = ()) -> np.ndarray:
+    """Read the dataset of this name, as `datasets` has it, or some rows of it."""
+    node = file[name if name in file else FORMER.get(name, name)]
     return np.asarray(node.asstr()[rows], str) if h5py.check_string_dtype(node.dtype) else np.asarray(node[rows])
 
 

@@ -71,7 +71,7 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
             about = path.stat()
             _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
             with files.opened(path, stream) as file:
-                return {name: files.array_of(file[name]) for name in names if name in segment.shapes}
+                return {name: files.array_of(file, name) for name in names if name in segment.shapes}
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
 

@@ -97,8 +97,8 @@ class Columns(Mapping[str, np.ndarray]):
                 closed = self._current(stream, names)
                 with files.opened(self.source, stream) as file:
                     if not closed:
-                        return {name: files.array_of(file[name], self._rows(name)) for name in names}
-                    own = {name: files.array_of(file[name if name.startswith("final/") else f"{TAIL}/{name}"]) for name in names}
+                        return {name: files.array_of(file, name, self._rows(name)) for name in names}
+                    own = {name: files.array_of(file, name if name.startswith("final/") else f"{TAIL}/{name}") for name in names}
         except OSError as error:
             raise Unreadable(f"{self.source}: {error.strerror}") from error
         return self._joined(closed, own)

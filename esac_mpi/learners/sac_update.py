@@ -17,10 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from esac_mpi import config
+from esac_mpi.learners.batch import Batch, Upload
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # public code of 2018a
-MEASURED = ("critic_loss", "actor_loss", "value_loss", "mean_q", "temperature", "entropy")
+STATISTICS = ("critic_loss", "actor_loss", "value_loss", "mean_q", "temperature", "entropy")
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Parts:
 class Update:
     """An update and its buffers, for batches of options.batch_size transitions.
 
-    An update is `learn_critics` and then `learn_actor`. Before it, `rows` [batch, 2 o + a + 2] takes the transitions
-    (observation, action, reward, terminated, next observation) and `noise` [2, batch, a] standard normal numbers; both
-    float32, on the host. Where a first axis has length 2, 0 is the action that targets are made of (at the next
-    observation; for a value network at the observation), 1 the action that the actor learns from.
+    An update is `learn_critics` and then `learn_actor`. Before it, `rows` [batch, width] takes the transitions (batch.py) and
+    `noise` [2, batch, a] standard normal numbers; both float32, on the host. Where a first axis has length 2, 0 is the action
+    that targets are made of (at the next observation; for a value network at the observation), 1 the action that the actor
+    learns from.
     """
 
     def __init__(self, parts: Parts, options: config.SAC) -> None:
@@ -49,17 +50,13 @@ class Update:
         o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1] // 2, options.batch_size
         self.batch, self.actions = batch, a
         like = parts.actor.values
-        self._rows, self._noise = like.new_empty(batch, 2 * o + a + 2), like.new_empty(2, batch, a)
-        # Not pinned: a copy that nobody waits for has read pageable memory when it returns, so that it can be filled again.
-        self._batch = [(t, t.cpu()) for t in (self._rows, self._noise)]  # on a CPU the same tensor twice
-        self.rows, self.noise = (host.numpy() for _, host in self._batch)
-        self.sums = torch.zeros(len(MEASURED), dtype=torch.float64, device=like.device)  # of `measured`, over updates
-        self.measured = like.new_zeros(len(MEASURED))  # sums over the batch, before the factors of `means`
+        self._transitions, self._drawn = Batch(like, batch, o, a), Upload(like, 2, batch, a)
+        self.rows, self.noise, self._noise = self._transitions.rows, self._drawn.host, self._drawn.tensor
+        self.sums = torch.zeros(len(STATISTICS), dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
+        self.batch_sums = like.new_zeros(len(STATISTICS))  # over the batch, before the factors of `means`
 
-        taken, observation, next_observation = self._rows[:, : o + a], self._rows[:, :o], self._rows[:, o + a + 2 :]
-        self._taken = taken.expand(2, batch, o + a)
-        self._observation, self._next_observation = observation, next_observation
-        self._reward, self._terminated = self._rows[:, o + a], self._rows[:, o + a + 1]
+        observation, next_observation = self._transitions.observation, self._transitions.next_observation
+        self._taken = self._transitions.taken.expand(2, batch, o + a)
         pairs = like.new_empty(2, batch, o + a)  # (observation, action)
         self._sources = [(pairs[0, :, :o], observation if parts.value else next_observation), (pairs[1, :, :o], observation)]
         self._pairs = [pair.expand(2, batch, o + a) for pair in pairs]
@@ -73,7 +70,7 @@ class Update:
         self._log_std = like.new_empty(states, batch, a)
         self._deviation, self._log_prob = like.new_empty(2, batch, a), like.new_empty(2, batch)
         self._one = like.new_tensor(1.0)
-        self._log = dict(zip(MEASURED, self.measured, strict=True))
+        self._log = dict(zip(STATISTICS, self.batch_sums, strict=True))
         self._critics, self._actor = Operations(), Operations()
         self._note_critics(self._critics)
         self._note_actor(self._actor)
@@ -87,9 +84,8 @@ class Update:
 
     def learn_critics(self) -> None:
         """Take the batch and make the first part of an update: the value network, if there is one, and the critics."""
-        for device, host in self._batch:
-            if device is not host:
-                device.copy_(host)
+        self._transitions.move()
+        self._drawn.move()
         self._critics.run()
 
     def learn_actor(self) -> None:
@@ -100,7 +96,7 @@ class Update:
         """Return the means of what `updates` updates measured; nothing if there was none."""
         if not updates:
             return {}
-        sums = dict(zip(MEASURED, (self.sums / (updates * self.batch)).tolist(), strict=True))
+        sums = dict(zip(STATISTICS, (self.sums / (updates * self.batch)).tolist(), strict=True))
         losses = {"critic_loss": sums["critic_loss"] / 2, "actor_loss": sums["actor_loss"] - sums["mean_q"]}
         if self.parts.value:
             losses["value_loss"] = sums["value_loss"] / 2
@@ -113,20 +109,21 @@ class Update:
             do.note(observation.copy_, source)
         self._note_actions(do)
         q = self._critic_pass.forward(do, parts.critic if parts.value else parts.target, self._pairs[0])[..., 0]
-        value, backup = torch.empty_like(self._reward), torch.empty_like(self._reward)
+        batch = self._transitions
+        value, backup = torch.empty_like(batch.reward), torch.empty_like(batch.reward)
         do.note(torch.minimum, q[0], q[1], out=value)
         do.note(value.addcmul_, parts.temperature, self._log_prob[0], value=-1)  # 2018b, Eq. 3
         if self._value_pass:
-            self._note_fit(do, "value", self._value_pass, self._observation, value)  # 2018a, Eq. 5
-            value = self._value_pass.forward(do, parts.target, self._next_observation)[:, 0]
-        do.note(torch.sub, self._one, self._terminated, out=backup)  # only termination ends the sum of rewards
-        do.note(torch.addcmul, self._reward, backup, value, value=self.options.gamma, out=backup)
+            self._note_fit(do, "value", self._value_pass, batch.observation, value)  # 2018a, Eq. 5
+            value = self._value_pass.forward(do, parts.target, batch.next_observation)[:, 0]
+        do.note(torch.sub, self._one, batch.terminated, out=backup)  # only termination ends the sum of rewards
+        do.note(torch.addcmul, batch.reward, backup, value, value=self.options.gamma, out=backup)
         self._note_fit(do, "critic", self._critic_pass, self._taken, backup)  # 2018b, Eq. 5; 2018a, Eq. 7: added
 
     def _note_actor(self, do: Operations) -> None:
         parts, log = self.parts, self._log
         q = self._critic_pass.forward(do, parts.critic, self._pairs[1])[..., 0]
-        lesser, difference = torch.empty_like(self._log_prob), torch.empty_like(self._reward)
+        lesser, difference = torch.empty_like(self._log_prob), torch.empty_like(self._transitions.reward)
         do.note(torch.sub, q[1], q[0], out=difference)
         do.note(torch.heaviside, difference, self._one / 2, out=lesser[0])
         do.note(torch.sub, self._one, lesser[0], out=lesser[1])
@@ -142,7 +139,7 @@ class Update:
             self._note_temperature(do)
         do.note(parts.target.values.lerp_, (parts.value or parts.critic).values, self.options.tau)
         do.note(parts.target.refresh)
-        do.note(self.sums.add_, self.measured)
+        do.note(self.sums.add_, self.batch_sums)
 
     def _note_actions(self, do: Operations) -> None:
         """Note tanh-Gaussian actions and their log pi (2018a, Eq. 21)."""

@@ -1,0 +1,34 @@
+"""What a run counts, and the best policy that it has found: part of every algorithm's State."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Counters:
+    """Every environment step and gradient update, by kind, since the start of the run."""
+
+    env_steps_population: int = 0
+    env_steps_learner: int = 0
+    env_steps_evaluation: int = 0
+    nominal_steps: int = 0
+    gradient_updates: int = 0
+    unstable_episodes: int = 0
+    learner_phases: int = 0
+
+    @property
+    def env_steps(self) -> int:
+        """True environment steps of all kinds."""
+        return self.env_steps_population + self.env_steps_learner + self.env_steps_evaluation
+
+
+@dataclass
+class Best:
+    """The best policy of the evaluations on schedule: of ESAC the better of theta_es and the SAC mean."""
+
+    episodic_return: float = -np.inf
+    generation: int = 0
+    policy: str = ""
+    theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
+    normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std

@@ -1,0 +1,151 @@
+"""What gradient learners with a replay share: their start, their phases, what a checkpoint takes of them and how that is held."""
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from esac_mpi import config as configuration
+from esac_mpi.envs import Env
+from esac_mpi.learners import LearnerNotFinite, NoDevice, Start, training
+from esac_mpi.learners.network import Adam, Network, assign, forward
+from esac_mpi.learners.replay import Held, Replay
+from esac_mpi.learners.training import Streams
+from esac_mpi.learning import Phase, Steps
+from esac_mpi.policy import Layout
+
+
+def device(options: configuration.Learner) -> torch.device:
+    """Return the device that the options name, and give torch its threads. Raises NoDevice."""
+    torch.set_num_threads(options.threads)
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    found = torch.device(auto if options.device == "auto" else options.device)
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise NoDevice(f"learner.device = {options.device}: torch sees {torch.cuda.device_count()} GPUs here")
+    return found
+
+
+def check_names(saved: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError for the arrays of another learner."""
+    if saved.keys() != expected.keys():
+        raise ValueError(f"learner arrays must be {sorted(expected.keys())}, got {sorted(saved)}")
+
+
+def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
+    """Raise LearnerNotFinite if there are `bad` parts of a learner."""
+    if bad:
+        raise LearnerNotFinite(f"the {name} learner's {', '.join(bad)} are no longer finite at training step {env_steps}")
+
+
+class GradientLearner:
+    """What SAC, TD3 and DDPG are: an actor and what judges it, learning from a replay of its own episodes.
+
+    Each makes its networks, sets `actor`, `adam`, `targets` and `update`, and says how it explores (`_explored`) and makes the
+    updates that are due (`_learn`).
+    """
+
+    NAME: str  # in messages
+    actor: Network
+    adam: dict[str, Adam]  # by name of what it steps
+    targets: dict[str, Network]  # networks that follow others, by name
+    update: Any
+    _held: tuple[dict[str, np.ndarray], Held] | None = None
+
+    def __init__(self, start: Start, options: Any) -> None:
+        """Take what all have in common; options: the learner's table."""
+        config, (o, *_, a) = start.config, start.layout.sizes
+        self.device = device(config.learner)
+        self.seed, self.options, self._activation = config.seed, options, config.policy.activation
+        self._actions, self._products = a, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
+        self.replay = Replay(options.replay_capacity, o, a, start.reserve)
+        self.env_steps = 0  # training steps ever
+
+    def network(self, sizes: tuple[int, ...], *members: int) -> Network:
+        """Return a network that judges: critics or values, each drawn for its number."""
+        layout = Layout(sizes)
+        return Network(layout, [layout.initial(self.seed, member) for member in members], "relu", self.device, self._products)
+
+    def actor_network(self, layout: Layout, theta: np.ndarray) -> Network:
+        """Return a network that acts, of these parameters."""
+        return Network(layout, [theta], self._activation, self.device, self._products)
+
+    @property
+    def theta(self) -> np.ndarray:
+        """A copy of the actor, float32 [d], in the order of the policy's layout."""
+        return self.actor.values.cpu().numpy().copy()
+
+    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
+        """Run `begin` to its end. Raises LearnerNotFinite."""
+        return training.run(self.begin(env, k, episodes, steps, cut))
+
+    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Steps:
+        """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.
+
+        Raises LearnerNotFinite.
+        """
+        phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
+        self.check_finite()
+        return phase
+
+    def take(self, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Steps:
+        """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite."""
+        phase = yield from training.take(self, self._learn, played, k)
+        self.check_finite()
+        return phase
+
+    def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
+        if self.env_steps < self.options.start_steps:
+            return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
+        action = self._explored(forward(actor, self._activation, observation), random)
+        if not np.isfinite(action).all():
+            raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
+        return action
+
+    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Draw an action in [-1, 1], float32 [a], from the actor's output."""
+        raise NotImplementedError
+
+    def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
+        """Make the updates due for the training steps after `since`, a part at a time; return their number."""
+        raise NotImplementedError
+
+    @property
+    def stored_replay(self) -> Replay | Held:
+        """The replay that belongs to `arrays`: as it is, or as it was at `hold`."""
+        return self._held[1] if self._held else self.replay
+
+    def hold(self) -> None:
+        """Keep the learner and its replay as they are: `arrays` and `stored_replay` stay with them until `release`."""
+        self.release()
+        self._held = self.arrays(), self.replay.hold()
+
+    def release(self) -> None:
+        """Let `arrays` and `stored_replay` be current again."""
+        self._held = None
+        self.replay.release()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that makes the learner but its replay, as it is or as it was at `hold`."""
+        if self._held:
+            return {name: array.copy() for name, array in self._held[0].items()}
+        saved = {f"{name}_{part}": array for name, each in self.adam.items() for part, array in each.arrays().items()}
+        followers = {name: network.values.cpu().numpy().copy() for name, network in self.targets.items()}
+        return {**saved, **followers, "env_steps": np.array(self.env_steps)}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `arrays` returned. Raises ValueError for another learner's."""
+        self.release()
+        check_names(saved, self.arrays())
+        for name, each in self.adam.items():
+            each.load({key.removeprefix(f"{name}_"): array for key, array in saved.items() if key.startswith(f"{name}_")})
+        for name, network in self.targets.items():
+            assign(network.values, saved[name])
+        self.env_steps = int(saved["env_steps"])
+
+    def check_finite(self) -> None:
+        """Raise LearnerNotFinite unless the parameters and the sums of a phase's losses are finite."""
+        followers = {name: network.values for name, network in self.targets.items()}
+        parts = {"losses": self.update.sums, **followers, **{name: each.values for name, each in self.adam.items()}}
+        refuse(self.NAME, [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()], self.env_steps)

@@ -1,0 +1,36 @@
+"""What an update takes from the host: a batch of transitions, noise; in memory that is allocated once on the learner's device."""
+
+import numpy as np
+from torch import Tensor
+
+from esac_mpi.transitions import columns, width
+
+
+class Upload:
+    """A tensor on the learner's device that is filled on the host, in `host`, and brought over by `move`."""
+
+    def __init__(self, like: Tensor, *shape: int) -> None:
+        self.tensor = like.new_empty(*shape)
+        # Not pinned: a copy that nobody waits for has read pageable memory when it returns, so that it can be filled again.
+        self._host = self.tensor.cpu()  # on a CPU the same tensor
+        self.host: np.ndarray = self._host.numpy()
+
+    def move(self) -> None:
+        """Bring what the host has to the device."""
+        if self.tensor is not self._host:
+            self.tensor.copy_(self._host)
+
+
+class Batch:
+    """A batch of transitions: `rows` [batch, width] on the host takes what `Replay.sample` draws, and `move` brings it over.
+
+    The rest are views on the device: observation and next_observation [batch, o], taken (observation, action)
+    [batch, o + a], reward and terminated [batch].
+    """
+
+    def __init__(self, like: Tensor, batch: int, o: int, a: int) -> None:
+        upload, at = Upload(like, batch, width(o, a)), columns(o, a)
+        rows = upload.tensor
+        self.rows, self.move = upload.host, upload.move
+        self.observation, self.next_observation = rows[:, at.observation], rows[:, at.next_observation]
+        self.taken, self.reward, self.terminated = rows[:, at.taken], rows[:, at.reward], rows[:, at.terminated]

@@ -1,0 +1,139 @@
+"""Phases of a gradient learner: what one did, and how it runs beside or after the evaluation, on the rank with the learner.
+
+An algorithm calls `begin` and `finish` in one generation, or `finish` some generations later; then `enter`.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from esac_mpi.counters import Counters
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Counts of a phase, and means over its updates; nan where there was none. As a vector it travels between ranks."""
+
+    SIZE: ClassVar[int]  # numbers of vector()
+
+    env_steps: int = 0
+    episodes: int = 0  # complete ones
+    unstable_episodes: int = 0
+    gradient_updates: int = 0
+    episodic_return: float = np.nan  # mean over the complete episodes
+    critic_loss: float = np.nan
+    actor_loss: float = np.nan
+    value_loss: float = np.nan
+    mean_q: float = np.nan
+    temperature: float = np.nan
+    entropy: float = np.nan
+
+    @classmethod
+    def summed_up(cls, env_steps: int, returns: Sequence[float], gradient_updates: int, **means: float) -> Self:
+        """Return the phase of episodes with these returns, nan where one was unstable; means: its other fields."""
+        complete = [r for r in returns if math.isfinite(r)]
+        mean = float(np.mean(complete)) if complete else math.nan
+        return cls(env_steps, len(complete), len(returns) - len(complete), gradient_updates, mean, **means)
+
+    def vector(self) -> np.ndarray:
+        """Return the fields as float64 [SIZE]."""
+        return np.array(astuple(self), np.float64)
+
+    @classmethod
+    def of(cls, vector: np.ndarray) -> Self:
+        """Return the phase of a vector [SIZE]."""
+        counts, means = vector[:4].astype(int).tolist(), vector[4:].tolist()
+        return cls(*counts, *means)
+
+
+Phase.SIZE = len(fields(Phase))
+Steps = Generator[None, None, Phase]  # a phase as a learner makes it: a part at a time, at the end what it did
+
+
+class Flight:
+    """A phase on its way, on the rank that has the learner: a slice at a time beside other work, or the rest of it at once."""
+
+    SLICE = 0.002  # least time of a slice [s]
+
+    def __init__(
+        self, steps: Steps, k: int, clock: Callable[[], float], name: str, beat: Callable[[], None] = lambda: None
+    ) -> None:
+        """name: the learner's. beat: called after every part, a sign of life."""
+        self._steps, self._k, self._clock, self._name, self._beat = steps, k, clock, name, beat
+        self._phase: Phase | None = None
+        self._error: Exception | None = None
+        self.seconds = 0.0  # spent on it so far
+
+    @property
+    def done(self) -> bool:
+        """Whether the phase has ended; its result, or its error, waits for the generation that it is due in."""
+        return self._phase is not None or self._error is not None
+
+    def advance(self, seconds: float = SLICE) -> None:
+        """Go on for at least `seconds`, or to the end of the phase."""
+        start = self._clock()
+        try:
+            while self._clock() < start + seconds:
+                next(self._steps)
+                self._beat()
+        except StopIteration as end:
+            self._phase = end.value
+        except Exception as error:
+            error.add_note(f"in the {self._name} phase of generation {self._k}")
+            self._error = error
+        finally:
+            self.seconds += self._clock() - start
+
+    def finish(self) -> Phase:
+        """Run the rest of the phase; return what it did. Raises what the phase raised."""
+        if not self.done:
+            self.advance(math.inf)
+        if self._error is not None:
+            raise self._error
+        assert self._phase is not None
+        return self._phase
+
+
+def begin(world: Any, learner: Any, k: int, steps: Callable[[], Steps], beside: bool = False) -> None:
+    """Begin the phase of generation k, `steps()`, on the rank that has the learner, unless one is in flight there.
+
+    Until its result enters, checkpoints have the learner as it was at the phase's start. beside: the rank goes on with the phase
+    while others evaluate, from now on; say so on all ranks alike.
+    """
+    world.learning |= beside
+    if learner is None or world.background is not None:
+        return
+    learner.hold()
+    world.background = Flight(steps(), k, world.clock, learner.NAME, world.watchdog.beat)
+
+
+def finish(world: Any) -> tuple[Phase, np.ndarray, float]:
+    """End the phase in flight; give every rank its counts.
+
+    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began. Nothing is
+    changed but the learner, which is held as it was at the phase's start: an Abandoned phase leaves no trace in a checkpoint.
+    """
+    flight = world.background
+    numbers, busy = world.at_root(lambda: flight.finish().vector(), Phase.SIZE)
+    world.background = None
+    return Phase.of(numbers), busy, flight.seconds if flight else np.nan
+
+
+def enter(phase: Phase, world: Any, counters: Counters, theta: np.ndarray, learner: Any) -> None:
+    """Let the result of a phase that has ended enter: the learner's actor, on every node, and the counts."""
+    if learner is not None:
+        learner.release()
+        theta[:] = learner.theta
+    world.broadcast_shared(theta)
+    counters.env_steps_learner += phase.env_steps
+    counters.gradient_updates += phase.gradient_updates
+    counters.unstable_episodes += phase.unstable_episodes
+    counters.learner_phases += 1
+
+
+def give_up(world: Any) -> None:
+    """Forget the phase in flight, whose result can enter no more; all ranks evaluate again."""
+    world.background, world.learning = None, False

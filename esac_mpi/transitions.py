@@ -1,0 +1,96 @@
+"""A transition and its one layout: a row of float32 numbers, in an episode, on its way between ranks, in a replay and a batch."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esac_mpi.envs import LARGEST, Env
+
+
+class Columns(NamedTuple):
+    """Where the parts of a transition stand in its row, by name."""
+
+    observation: slice
+    action: slice  # in [-1, 1]
+    reward: int
+    terminated: int  # 1 where the task ended; 0 at a time limit
+    next_observation: slice
+
+    @property
+    def taken(self) -> slice:
+        """Observation and action, side by side: what a critic sees."""
+        return slice(self.observation.start, self.action.stop)
+
+
+def columns(observation_size: int, action_size: int) -> Columns:
+    """Return the layout of a transition of a task with these sizes."""
+    o, a = observation_size, action_size
+    return Columns(slice(0, o), slice(o, o + a), o + a, o + a + 1, slice(o + a + 2, 2 * o + a + 2))
+
+
+def width(observation_size: int, action_size: int) -> int:
+    """Return how many numbers a transition has."""
+    return columns(observation_size, action_size).next_observation.stop
+
+
+def joined(
+    observation: np.ndarray, action: np.ndarray, reward: float, terminated: bool, next_observation: np.ndarray
+) -> np.ndarray:
+    """Return a transition as a row, float32 [width]: observations [o], action [a]."""
+    return np.concatenate([observation, action, [reward, terminated], next_observation], dtype=np.float32)
+
+
+def packed_size(capacity: int, width: int) -> int:
+    """Return how many float64 `capacity` transitions of `width` float32 are packed into."""
+    return 1 + -(-capacity * width // 2)
+
+
+def packed(rows: np.ndarray, capacity: int) -> np.ndarray:
+    """Return transitions [count, width] as numbers that travel with an episode's return, float64 [packed_size]."""
+    content = np.zeros(2 * (packed_size(capacity, rows.shape[1]) - 1), np.float32)
+    content[: rows.size] = rows.ravel()
+    return np.concatenate([[len(rows)], content.view(np.float64)])
+
+
+def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
+    """Return the transitions that were packed, float32 [count, width]."""
+    content = np.ascontiguousarray(packed[1:]).view(np.float32)
+    return content[: int(packed[0]) * width].reshape(-1, width)
+
+
+class Recorder:
+    """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
+
+    What is not to be learned from is left out: an observation or a reward that is not finite in float32, and all that follows a
+    warning of the simulator in its episode.
+    """
+
+    def __init__(self, env: Env, capacity: int) -> None:
+        self._env = env
+        self._centre, self._half = (env.high + env.low) / 2, (env.high - env.low) / 2
+        self.rows = np.zeros((capacity, width(env.observation_size, env.action_size)), np.float32)
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode; its transitions follow those of the one before it."""
+        self._observation = self._env.reset(seed)
+        return self._observation
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action and keep the transition."""
+        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)  # before the task, which may change it in place
+        answer = following, reward, terminated, _ = self._env.step(action)
+        paid = reward if abs(reward) <= LARGEST else np.nan
+        row = joined(self._observation, taken, paid, terminated, following)
+        if np.isfinite(row).all() and not self._env.unstable:
+            self.rows[self.count] = row
+            self.count += 1
+        self._observation = following
+        return answer
+
+    def packed(self) -> np.ndarray:
+        """Return the count and the rows as numbers that travel with a member's returns, float64 [packed_size(rows)]."""
+        return packed(self.rows[: self.count], len(self.rows))

@@ -1,0 +1,95 @@
+"""Phases on their way: where they begin, what they leave, how they are told to other ranks."""
+
+import math
+
+import numpy as np
+import pytest
+
+from esac_mpi import learning
+from esac_mpi.counters import Counters
+from esac_mpi.learning import Phase
+
+
+class Lone:
+    """What a phase needs of the ranks, of which there is one."""
+
+    def __init__(self):
+        self.background, self.learning, self.watchdog, self.beats = None, False, self, 0
+
+    def beat(self):
+        self.beats += 1
+
+    def clock(self):
+        return 0.0
+
+    def at_root(self, work, columns):
+        numbers = work()
+        assert numbers.shape == (columns,)
+        return numbers, np.zeros(1)
+
+    def broadcast_shared(self, array):
+        pass
+
+
+class Pupil:
+    """A learner whose phase k has k steps and leaves theta at k."""
+
+    NAME = "TD3"
+
+    def __init__(self):
+        self.theta, self.held = np.zeros(2, np.float32), []
+
+    def hold(self):
+        self.held.append(True)
+
+    def release(self):
+        self.held.append(False)
+
+    def begin(self, k):
+        for _ in range(k):
+            yield
+        self.theta[:] = k
+        return Phase.summed_up(k, [1.0, math.nan, 3.0], 2 * k, mean_q=0.5)
+
+
+def test_a_phase_sums_up_its_episodes():
+    phase = Phase.summed_up(9, [1.0, math.nan, 3.0], 4, critic_loss=0.5)
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates) == (9, 2, 1, 4)
+    assert (phase.episodic_return, phase.critic_loss) == (2.0, 0.5)
+    assert math.isnan(phase.mean_q)
+    assert math.isnan(Phase.summed_up(9, [math.nan], 0).episodic_return)
+    assert np.array_equal(Phase.of(phase.vector()).vector(), phase.vector(), equal_nan=True)
+    assert len(phase.vector()) == Phase.SIZE == 11
+
+
+def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
+    world, pupil, counters, theta = Lone(), Pupil(), Counters(), np.full(2, 9, np.float32)
+    learning.begin(world, pupil, 3, lambda: pupil.begin(3))
+    learning.begin(world, pupil, 5, lambda: pupil.begin(5))  # one is in flight: it stays
+    phase, _, _ = learning.finish(world)
+    assert (pupil.held, phase.env_steps, world.background, world.learning, world.beats) == ([True], 3, None, False, 3)
+    assert theta.tolist() == [9, 9]
+    learning.enter(phase, world, counters, theta, pupil)
+    assert (pupil.held, theta.tolist()) == ([True, False], [3, 3])
+    assert counters == Counters(env_steps_learner=3, gradient_updates=6, unstable_episodes=1, learner_phases=1)
+
+
+def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
+    world = Lone()
+    learning.begin(world, None, 3, lambda: pytest.fail("begun"), beside=True)
+    assert (world.background, world.learning) == (None, True)
+    learning.give_up(world)
+    assert world.learning is False
+
+
+def test_an_error_names_the_learner_and_the_generation():
+    world, pupil = Lone(), Pupil()
+
+    def broken():
+        yield
+        raise FloatingPointError
+
+    learning.begin(world, pupil, 4, broken)
+    with pytest.raises(FloatingPointError) as error:
+        learning.finish(world)
+    assert error.value.__notes__ == ["in the TD3 phase of generation 4"]
