@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi.config import FREE, ConfigError, flatten
-from esac_mpi.reads import unread
+from esac_mpi.config.reads import unread
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 MACHINE = ("command", "started", "git_commit", "hosts", "nodes", "ranks", "cpu", "device", "kernel", "mpi", "python", "platform")

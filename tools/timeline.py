@@ -13,7 +13,7 @@ from command import Unusable
 from curves import column, position
 from figures import Axes, Figure, name_axis, plt
 
-from esac_mpi.config import LEARNERS
+from esac_mpi.config import Evolution
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
@@ -45,7 +45,7 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     learner = seconds(run, "learn")
-    if run.config.algorithm in LEARNERS:  # its busy time is the learner's
+    if not isinstance(run.config.own, Evolution):  # its busy time is the learner's
         members = np.zeros_like(members)
     learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
     found = {
@@ -69,7 +69,7 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
     start = wall[generation - 1] if generation else 0.0
     ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
-    own = run.config.algorithm not in LEARNERS
+    own = isinstance(run.config.own, Evolution)
     found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
     if beside(run)[generation]:
         found.append((0, "learner", ends[0] + spent[0], part["evaluate"] - spent[0]))

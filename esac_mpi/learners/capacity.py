@@ -7,7 +7,8 @@ of this budget ever writes: a capacity that it does not reach costs nothing.
 import math
 
 from esac_mpi import ram
-from esac_mpi.config import OFF_POLICY, Config, members
+from esac_mpi.config import Config, members
+from esac_mpi.config.reads import tables
 from esac_mpi.envs import Env
 from esac_mpi.transitions import width
 
@@ -27,7 +28,7 @@ def phase_steps(config: Config, horizon: int) -> int:
 
 def table(config: Config) -> str:
     """Return the table that has the replay's capacity; empty for an algorithm without one."""
-    return "sac" if config.algorithm == "esac" else config.algorithm * (config.algorithm in OFF_POLICY)
+    return next((name for name in tables(config.algorithm) if hasattr(getattr(config, name), "replay_capacity")), "")
 
 
 def most_added(config: Config, horizon: int) -> float:
