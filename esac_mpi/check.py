@@ -23,16 +23,17 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, envs, epsilon, job, kernels, learners, provenance, set_up
+from esac_mpi import affinity, capacity, envs, epsilon, job, kernels, learners, ram, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World, binding, boards, free_memory
 from esac_mpi.config import Config
+from esac_mpi.envs import probe
 from esac_mpi.policy import Layout
+from esac_mpi.ram import GIB, size
 
 WRITTEN = 64 * 2**20  # size of the file that the directory's speed is measured with [bytes]
 REPEATS = 100  # exchanges timed
 SLOW = 20e6  # a directory slower than this gets a remark [bytes/s]
-GIB = 2**30
 SCHEDULER = re.compile(
     r"SLURM_(JOB_ID|ARRAY_TASK_ID|NTASKS|STEP_NUM_TASKS|JOB_NUM_NODES|CPUS_PER_TASK|RESTART_COUNT|JOB_PARTITION|JOB_END_TIME)"
     r"|PBS_(JOBID|ARRAY_INDEX|NP|NODEFILE|QUEUE|ENVIRONMENT)"
@@ -65,7 +66,8 @@ class Rank:
     task: str  # why the task cannot be played; empty = it can
     seconds_import: float  # to import and make the task [s]
     steps_per_second: float
-    physics: str  # digest of the steps
+    physics: str  # digests of the steps
+    apart: str = ""  # what to do about episodes that are not the same again; empty = they are
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf) -> int:
     code = 0
     if world.rank == 0:
         lines = [*launch(ranks, world), *machine(config, ranks), *task(config, ranks)]
-        lines += [*work(config, env, world.size), *memory(config, env, ranks)]
+        lines += [*work(config, env, world.size), *memory(config, env, ranks), *replay(config, env)]
         lines += [*scheduler(dict(os.environ), seconds_left), *directory, exchange]
         code = job.WRONG_USAGE if any(line.fatal for line in lines) else 0
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
@@ -122,19 +124,20 @@ def verdict(lines: Iterable[Line]) -> str:
 
 def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     """Make the task and play it; return it (None if it cannot be made) and what this rank sees."""
-    env, trouble, digest, start = None, "", "", time.perf_counter()
+    env, trouble, digest, apart, start = None, "", "", "", time.perf_counter()
     played = made = start
     try:
         env = set_up.make_task(config)
         made = time.perf_counter()
-        digest = provenance.physics_digest(config.seed, env)
-        played = time.perf_counter()
+        found = probe.probe(env)
+        played, digest = time.perf_counter(), found.digests
+        apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
-    speed = provenance.PROBE_STEPS / (played - made) if digest else 0.0
+    speed = probe.PROBE_STEPS / (played - made) if digest else 0.0
     host = world.hosts[world.rank]
     cores = affinity.cores()
-    return env, Rank(world.node, host, cores, blas(), kernels.NAME, shared_free(), trouble, made - start, speed, digest)
+    return env, Rank(world.node, host, cores, blas(), kernels.NAME, shared_free(), trouble, made - start, speed, digest, apart)
 
 
 def blas() -> str:
@@ -233,10 +236,12 @@ def task(config: Config, ranks: list[Rank]) -> list[Line]:
     speeds = np.array([rank.steps_per_second for rank in ranks])
     rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
     slowest = max(rank.seconds_import for rank in ranks)
-    found = f"made in {slowest:.1f} s; {provenance.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
+    found = f"made in {slowest:.1f} s; {probe.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
     odd = sorted({rank.host for rank in ranks if rank.physics != ranks[0].physics})
     differ = f"other bits on {', '.join(odd)}: use nodes of one kind, or results depend on which evaluates what"
-    return [Line("task", found), Line("physics", f"digest {ranks[0].physics} on rank 0", differ if odd else "")]
+    physics = Line("physics", f"digests on rank 0: {ranks[0].physics}", differ if odd else "")
+    again = Line("episodes", "not repeated" if ranks[0].apart else "the same again after others", ranks[0].apart)
+    return [Line("task", found), physics, again]
 
 
 class Counter:
@@ -306,9 +311,17 @@ def memory(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
     return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
 
 
-def size(count: float) -> str:
-    """Return bytes as a person reads them."""
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
+def replay(config: Config, env: envs.Env | None) -> list[Line]:
+    """Return the line about the memory that the replay comes to take, on rank 0; none where there is no replay."""
+    if env is None or not capacity.table(config):
+        return []
+    need, total, free = capacity.needed(config, env), ram.total(), ram.free()
+    found = f"comes to take {size(need)} on rank 0's node, which has {size(total)} of memory, {size(free)} free"
+    try:
+        capacity.refuse_too_large(config, env, total)
+    except capacity.ReplayTooLarge as error:
+        return [Line("replay", found, str(error), True)]
+    return [Line("replay", found, "more than is free now" if need > free else "")]
 
 
 def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:

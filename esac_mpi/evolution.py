@@ -24,7 +24,7 @@ def centered_ranks(fitness: np.ndarray) -> np.ndarray:
 
 
 def shaped(shaping: str, fitness: np.ndarray, sign_return: np.ndarray) -> np.ndarray:
-    """Return the F_i of line 11 from returns and sums of reward signs, both [n]: float64 [n]; config.py says which `shaping`."""
+    """Return the F_i of line 11 from returns and sums of reward signs, both [n]: float64 [n]; config says which `shaping`."""
     ways = {
         "centered_ranks": lambda: centered_ranks(fitness),
         "standardised": lambda: standardised(fitness),

@@ -97,9 +97,8 @@ def save_policy(job: Job, best: Best) -> None:
         "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
         "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
     }  # fmt: skip
-    if best.normaliser.size:
-        about["normaliser_mean"], about["normaliser_std"] = best.normaliser
-    job.run.save_policy(best.theta, about)
+    names = ("normaliser_mean", "normaliser_std")
+    job.run.save_policy(best.theta, about, dict(zip(names, best.normaliser, strict=True)) if best.normaliser.size else {})
 
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:

@@ -10,13 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from esac_mpi import __version__, affinity, kernels, log
-from esac_mpi.envs import Env, UnstablePhysics
-from esac_mpi.noise import Purpose, generator, integer
-
-PROBE_STEPS = 100  # physics steps that nodes compare at the start
+from esac_mpi.envs import Env, identity, probe
+from esac_mpi.envs.probe import PROBE_STEPS
 
 
 class Ranks(Protocol):
@@ -32,12 +28,14 @@ class Ranks(Protocol):
         """Return every rank's object."""
 
 
-def gather(seed: int, env: Env, world: Ranks, device: str, threads: int, command: list[str]) -> dict[str, Any]:
-    """Return the run's provenance; warn if nodes would compute different bits, or ranks lack cores.
+def gather(env: Env, world: Ranks, device: str, threads: int, command: list[str]) -> dict[str, Any]:
+    """Return the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
 
     device, threads: the learner's; 0 threads = none.
     """
-    mine = {"cpu": cpu(), "versions": versions(()), "kernel": kernels.NAME, "physics": physics_digest(seed, env)}
+    made = identity.identity(env) if world.rank == 0 else {}
+    found = probe.probe(env)
+    mine = {"cpu": cpu(), "versions": versions(()), "kernel": kernels.NAME, "physics": found.digests}
     everyone = world.gather({**mine, "cores": affinity.cores()})
     for what in mine:
         odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
@@ -45,30 +43,36 @@ def gather(seed: int, env: Env, world: Ranks, device: str, threads: int, command
             log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
     for complaint in affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads) if world.rank == 0 else ():
         log.warn(complaint)
+    steps = PROBE_STEPS * world.size
+    if world.rank == 0 and found.apart:
+        sentence, more = probe.complaint(env, found.apart)
+        log.warn(sentence)
+        steps += more
+    here = {e["physics"] for e, host in zip(everyone, world.hosts, strict=True) if host == world.hosts[0]}
     return {
         "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
         "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
         "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "kernel": kernels.NAME,
         "python": platform.python_version(),
-        "platform": platform.platform(), "versions": versions(), "probe_steps": PROBE_STEPS * world.size,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "platform": platform.platform(), "versions": versions(), "probe_steps": steps,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **(task(env, made, found, len(here) == 1) if made else {}),
     }  # fmt: skip
 
 
-def physics_digest(seed: int, env: Env) -> str:
-    """Return a digest of the observations of a few steps, to compare nodes. These steps are in no counter but `probe_steps`."""
-    random, seen, ended = generator(seed, Purpose.PROBE), sha256(), True
-    for number in range(PROBE_STEPS):
-        action = random.uniform(env.low, env.high).astype(np.float32)
-        try:
-            if ended:
-                seen.update(env.reset(integer(seed, Purpose.PROBE, block=1 + number)).tobytes())
-            observation, _, terminated, truncated = env.step(action)
-            ended = terminated or truncated
-            seen.update(observation.tobytes())
-        except UnstablePhysics:
-            ended = True
-    return seen.hexdigest()[:16]
+def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:
+    """Return what a run records of its task, as `made` and `found` tell; empty where that would be another in the next process.
+
+    alike: whether all ranks of this node found the same.
+    """
+    same = alike and not found.apart
+    kept = alike and (same or identity.model(getattr(env, "layers", [])) == made["model"])  # some draw their model anew
+    return {
+        "task_source": made["source"],
+        "task_wrappers": made["wrappers"],
+        "task_model": made["model"] if kept else "",
+        "task_probe": found.digests if same else "",
+        "task_changes": "",  # a resumed run knows better
+    }
 
 
 def cpu() -> str:

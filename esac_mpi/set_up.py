@@ -7,11 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, envs, epsilon, learners, log, provenance, rollout, schedule, state
+from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.counters import Best
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -49,13 +50,14 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     own_env = together(world, lambda: learner_env(config, world), task_errors)
     params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, noise, own_env)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
-    learner_errors: dict[type[Exception], int] = {learners.NoDevice: WRONG_USAGE, learners.NotInstalled: WRONG_USAGE}
+    refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
+    learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
     learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
     job = Job(config, world, env, params, initial, es.make_policy(params, env, output=declares.output), learner)
 
     device = "none" if learner is None else str(learner.device)
     threads = config.learner.threads if declares.learning else 0
-    origin = provenance.gather(config.seed, env, world, device, threads, command)
+    origin = provenance.gather(env, world, device, threads, command)
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
@@ -152,12 +154,23 @@ def learning_here(config: Config, world: World) -> Learning | None:
 
 
 def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
-    """Return the gradient learner, on the ranks that have one."""
+    """Return the gradient learner, on the ranks that have one. Raises ReplayTooLarge for one without room."""
     learning = learning_here(config, world)
     if learning is None:
         return None
+    capacity.refuse_too_large(config, env, ram.total())
+    if (need := capacity.needed(config, env)) > (free := ram.free()):
+        log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
+    reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
     theta = layout.initial(config.seed, es.THETA_SAC)
-    return learners.make(learning.learner, config, layout, theta, learning.reserve(config, env.horizon), envs.is_discrete(env))
+    try:
+        return learners.make(learning.learner, config, layout, theta, reserve, envs.is_discrete(env))
+    except MemoryError as error:
+        if not capacity.table(config):
+            raise
+        added = f"to the {capacity.most_added(config, env.horizon):,.0f} transitions at most that this budget adds"
+        table = capacity.table(config)
+        raise capacity.ReplayTooLarge(f"{error}: lower {table}.replay_capacity, {added}, or the networks") from error
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
@@ -200,11 +213,13 @@ def restore(job: Job) -> None:
         job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job), theta=main_policy(job))
         return
     try:
-        state.load(job.state, job.run.restored.state)
         if job.learner is not None:
+            job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
-            job.run.restore_replay(job.learner.replay)
+        state.load(job.state, job.run.restored.state)
         job.unevaluated = taken_apart(job.run.restored.pending)
+        if job.run.task_changed:
+            job.state.best = Best()  # of another task
     except (KeyError, ValueError):
         fail(job)
         raise
@@ -253,6 +268,11 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         log.say(f"  {job.run.died}")
     dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
     log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    if job.run.task_changed:
+        log.warn(
+            f"the task has changed: {'; '.join(job.run.task_changed)}. The best policy begins anew, and policy.h5 is replaced at "
+            "the next evaluation; networks, replay and returns until here are the old task's"
+        )
     for what in ("cpu", "versions", "device", "kernel"):
         was = job.run.restored.attributes.get(what)
         if was != origin[what]:

@@ -2,8 +2,10 @@
 
 import math
 import shlex
+import shutil
 import sys
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from esac_mpi.job import (
 )
 from esac_mpi.set_up import set_up
 
+RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
 IN_FULL = 5  # generations with returns that are not finite whose members are told
 SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
@@ -151,6 +154,7 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
     assert job.run is not None
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
+    timing |= busy_columns(timing["busy_seconds"], job.state.generation)
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
     declares = job.algorithm.DECLARES
     if declares.work == "members":
@@ -184,6 +188,21 @@ def seeds(job: Job, k: int, members: list[int]) -> str:
     if declared is None:
         return ""
     return f"; seeds of their episodes {[es.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
+
+
+def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
+    """Return a row's columns about the ranks' busy seconds [ranks]; of more than RECORDED ranks, rank 0 and others in turn."""
+    first, others = 1, RECORDED - 1
+    if len(busy) > RECORDED:
+        first += generation % -(-(len(busy) - 1) // others) * others
+    return {
+        "busy_seconds": np.concatenate([busy[:1], busy[first : first + others]]),
+        "busy_first": first,
+        "busy_ranks": len(busy),
+        "busy_min": busy.min(),
+        "busy_mean": busy.mean(),
+        "busy_max": busy.max(),
+    }
 
 
 def finish(job: Job, fresh: bool = False) -> int:
@@ -261,4 +280,21 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None
         log.warn(f"generation {generation} is not wholly saved; the checkpoint before it stands")
     policy = f", best policy {path / 'policy.h5'}" if best.policy else ""
     log.say(f"  results {path / 'metrics.h5'}{policy}")
-    log.say(f"  curve   python tools/plot.py {shlex.quote(str(path))}")
+    if plot := plotter():
+        log.say(f"  curve   {plot} {shlex.quote(str(path))}")
+
+
+def plotter(package: Path = Path(__file__).parent) -> str:
+    """Return the command that draws a run, as it works from the current directory; empty where the tools are not at hand."""
+    tool, python = package.parent / "tools" / "plot.py", Path(sys.executable)
+    if not tool.is_file():
+        return ""
+    found = shutil.which("python")
+    on_path = found is not None and Path(found).parent == python.parent  # not resolved: an environment's is a link to another's
+    return shlex.join(["python" if on_path else str(from_here(python)), str(from_here(tool))])
+
+
+def from_here(path: Path) -> Path:
+    """Return a path below the current directory relative to it, another as it is."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

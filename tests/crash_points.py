@@ -2,10 +2,10 @@
 
     LD_PRELOAD=shim.so python tests/crash_points.py shim.so DIRECTORY
 
-One run in small, with replay segments that close and that fall out of the ring, is done in a forked child for each point
-(tests/shim.c), on a copy of the same directory. After it the directory must hold the state before or after, whole, and the
-run must go on from there to the same hash. Prints one JSON object: the calls of an undisturbed run, what was found after how
-many points, and what was wrong. Cost: 10 s.
+One run in small, in which segments of the history close, and of the replay that also fall out of the ring, is done in a forked
+child for each point (tests/shim.c), on a copy of the same directory. After it the directory must hold the state before or after,
+whole, and the run must go on from there to the same hash. Prints one JSON object: the calls of an undisturbed run, what was found
+after how many points, and what was wrong. Cost: 10 s.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ import numpy as np
 from test_record import Ring, begin, grow, state
 
 from esac_mpi import record
-from esac_mpi.record import Refused, Run, Unsaved, read
+from esac_mpi.record import Columns, Refused, Run, Unsaved, read
 from esac_mpi.record.checkpoints import read_checkpoint
 
 BEFORE, HALF, AFTER, FAIL, SHORT = range(5)  # of tests/shim.c
@@ -59,7 +59,7 @@ def again(action: Callable[[], Any]) -> Any:
 
 
 def save(run: Run, generation: int) -> None:
-    grow(run, len(run.history["metrics/generation"]), generation)
+    grow(run, run.generations, generation)
     run.checkpoint(generation, state(generation), LEARNER, ring(generation))
     run.save_policy(np.ones(3, np.float32), {})
     run.status("requeue", generation)
@@ -87,7 +87,8 @@ def check(path: Path) -> tuple[str, str]:
     assert (newest, previous) in [(2, 1), (2, 2), (3, 2), (3, 3)]  # equal: linked but not renamed, or saved once more
     assert 2 <= rows <= newest  # metrics.h5 never says more than the checkpoint
     assert said in [("requeue", 2), ("running", 2)] + [("requeue", 3)] * (newest == 3)
-    assert run.history["metrics/generation"].tolist() == list(range(newest))
+    for name, generation in (("checkpoint.h5", newest), ("checkpoint_prev.h5", previous)):
+        assert Columns(path / name)["metrics/generation"].tolist() == list(range(generation))
     np.testing.assert_array_equal(run.restored.state["theta_es"], np.full(5, newest, np.float32))
     replay, expected = Ring(40), ring(newest)
     run.restore_replay(replay)
@@ -138,7 +139,7 @@ def points(calls: list[str]) -> Iterator[tuple[int, int, int]]:
 def main(library: str, directory: str) -> None:
     """Try every point."""
     logging.disable(logging.CRITICAL)
-    record.SEGMENT = 20
+    record.SEGMENT, record.history.SEGMENT_BYTES = 20, 1  # a row of the history is a segment
     shim, place = ctypes.CDLL(library), Path(directory).resolve()
     make(place / "old")
     shutil.copytree(place / "old", place / "run")

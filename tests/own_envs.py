@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from esac_mpi.provenance import PROBE_STEPS
+from esac_mpi.envs.probe import PROBE_STEPS
 from esac_mpi.stop import SAME
 
 

@@ -8,7 +8,7 @@ LAYERS = [
     {"__main__"},
     {"train", "check"},
     {"set_up"},
-    {"job"},
+    {"job", "capacity"},
     {"comm", "record", "algorithms"},
     {"learners", "provenance"},
     {"rollout", "learning"},
@@ -16,7 +16,7 @@ LAYERS = [
     {"policy", "envs"},
 ]
 LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__init__", "__version__", "reads", "directory"}
+LAYERS[-1] |= {"__init__", "__version__", "directory", "ram"}
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},
@@ -64,6 +64,14 @@ def test_imports_point_one_way():
             if other == part(path):
                 continue
             assert layer(part(path)) < layer(other) or layer(other) == len(LAYERS) - 1, f"{path.name} imports {name}"
+
+
+def test_a_family_of_tables_knows_neither_the_other_families_nor_the_whole():
+    below = {"esac_mpi.config.bounds", "esac_mpi.config.table"}
+    for family in ("run", "evolution", "off_policy", "ppo"):
+        tree = ast.parse((PACKAGE / f"config/{family}.py").read_text())
+        known = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}  # not what only a type checker sees
+        assert {name for name in known if name.startswith("esac_mpi")} <= below, family
 
 
 def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+from esac_mpi.record import Run
+
 sys.path.insert(0, str(ROOT / "tools"))
 
+import growth
 import simulation
 from simulation import Cluster, Costs, Schedule
 
@@ -97,6 +100,13 @@ def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_field
     lengths = [row for row in rows if row["figure"] == "episode length" and "HalfCheetah" in row["case"]]
     assert lengths
     assert {row["max"] for row in lengths} == {20.0}
+
+
+def test_history_is_measured_at_every_mark(tmp_path):
+    found = dict(growth.grow(tmp_path / "run", 4, 100, (3, 8)))
+    assert list(found) == [3, 8]
+    assert all(len(values) == 1 and values[0] > 0 for figures in found.values() for _, values in figures.values())
+    assert Run.open(tmp_path / "run").columns["timing/busy_seconds"].shape == (8, 64)
 
 
 def test_the_picture_is_drawn(tmp_path):

@@ -21,8 +21,9 @@ from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.policy import Layout
 
-SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "work", "memory", "scheduler"]
-SUBJECTS += ["time left", "directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
+SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
+SUBJECTS += ["memory", "replay", "scheduler", "time left"]
+SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
 SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
 
 
@@ -170,7 +171,7 @@ def rank(**changes) -> check.Rank:
 
 
 def test_nodes_that_make_other_bits_are_named():
-    task, physics = check.task(settings(), [rank(), rank(host="b", physics="d2", steps_per_second=3000.0)])
+    task, physics, _ = check.task(settings(), [rank(), rank(host="b", physics="d2", steps_per_second=3000.0)])
     assert "1,000 / 2,000 / 3,000 steps/s" in task.found
     assert physics.remedy.startswith("other bits on b:")
     assert not physics.fatal

@@ -1,6 +1,7 @@
 """Configuration: the paper's values, readings, files, the command line, and one clear message for what is wrong."""
 
-from dataclasses import asdict
+import math
+from dataclasses import asdict, fields, is_dataclass
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 
 from esac_mpi import config, evolution
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, ConfigError, check, load, read_toml, to_toml, updated
+from esac_mpi.config import NAMES, Config, ConfigError, check, load, marks, read_toml, to_toml, updated
+from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, OffOr, Positive
+
+TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 
 
 def test_no_argument_is_the_papers_main_job():
@@ -92,15 +96,59 @@ def test_every_field_says_what_it_is():
     import ast
     import inspect
 
-    tree = ast.parse(inspect.getsource(config))
-    for owner in [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name not in ("ConfigError", "Config")]:
+    tables = {owner for name in TABLES for owner in type(getattr(Config(), name)).mro() if is_dataclass(owner)}
+    assert len(tables) == 15
+    for owner in (ast.parse(inspect.getsource(table)).body[0] for table in tables):
         for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
             if isinstance(node, ast.AnnAssign):
                 assert isinstance(after, ast.Expr), f"{owner.name}.{node.target.id} has no docstring"
 
 
+NUMBERS = [name for name in NAMES if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)]
+OUTSIDE = {  # of each bound
+    Positive: lambda bound: (0, -1, math.inf, math.nan),
+    NonNegative: lambda bound: (-1, math.inf, math.nan),
+    Int64: lambda bound: (2**63,),
+    AtMost: lambda bound: (bound.limit + 1,),
+    OffOr: lambda bound: (bound.low / 2, bound.high + 1),
+    Matches: lambda bound: ("none of these", ""),
+}
+
+
+def test_every_number_has_a_least_value_and_every_whole_number_fits_into_64_bits():
+    assert {"policy.hidden", "seed", "max_hours", "esac.sigma"} < {*NUMBERS}
+    for name in NUMBERS:
+        kinds = [type(mark) for mark in marks(name)]
+        assert (Positive in kinds) != (NonNegative in kinds), name
+        assert (Int64 in kinds) == (config.hint(name) is not float), name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if any(isinstance(mark, Bound) for mark in marks(name))])
+def test_every_bound_that_a_field_declares_is_enforced(name):
+    table = name.partition(".")[0]
+    runs = updated(Config(), {"algorithm": table if table in config.ALGORITHMS else "esac"})
+    check(runs)
+    for bound in (mark for mark in marks(name) if isinstance(mark, Bound)):
+        for value in OUTSIDE[type(bound)](bound):
+            with pytest.raises(ConfigError) as error:
+                check(updated(runs, {name: (8, value) if name == "policy.hidden" else value}))
+            assert str(error.value).startswith(f"{name} = {value!r}: ")
+
+
+def test_limits_of_what_a_run_can_hold_are_not_asked_of_tables_that_do_not_run():
+    for name, value in (("es.noise_rank", 1001), ("es.length_cap", 0.5)):
+        check(updated(Config(), {name: value}))
+        with pytest.raises(ConfigError, match=name):
+            check(updated(Config(), {"algorithm": "es", name: value}))
+
+
+def test_a_table_that_says_neither_is_held_to_no_rule_and_one_that_says_nothing_of_what_it_reads_is_no_algorithm():
+    assert [*config.Display().problems("display")] == [*config.Display().problems_when_run(Config())] == []
+    assert [name for name in TABLES if hasattr(getattr(Config(), name), "READS")] == [*config.ALGORITHMS]
+
+
 def test_the_registry_holds_the_algorithms_that_the_configuration_offers():
-    assert set(ALGORITHMS) == set(config._hint("algorithm").__args__)
+    assert set(ALGORITHMS) == set(config.ALGORITHMS) == set(get_args(config.hint("algorithm")))
 
 
 def test_only_fields_that_decide_results_count_as_differences():

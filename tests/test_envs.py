@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Tuple
 
 from esac_mpi.config import Config, check, flatten, read_toml, updated
 from esac_mpi.envs import Env, TaskError, UnstablePhysics, is_discrete, make, refuse_discrete, transition
@@ -334,6 +335,28 @@ def test_cyclic_mdp_pays_a_clockwise_walker_2000_and_the_public_code_2666():
         steps = [env.step(CLOCKWISE)[1:] for _ in range(2000)]
         assert sum(reward for reward, _, _ in steps) == expected
         assert [ends for _, *ends in steps] == [[False, False]] * 1999 + [[False, True]]
+
+
+@pytest.mark.parametrize(
+    ("space", "image"),
+    [
+        (Box(0, 255, (96, 96, 3), np.uint8), "uint8, 96 x 96 x 3"),
+        (Box(0, 255, (84, 84), np.uint8), "uint8, 84 x 84"),
+        (Box(0, 1, (4, 84, 84), np.float32), "float32, 4 x 84 x 84"),
+        (Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])}), "uint8, 64 x 64 x 3"),
+        (Box(0, 255, (7, 7, 3), np.uint8), ""),  # a grid of symbols
+        (Box(-1, 1, (64, 64), np.float32), ""),  # heights of the ground
+        (Box(0, 255, (128,), np.uint8), ""),
+    ],
+)
+def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
+    make("own_task:Push-v0")
+    monkeypatch.setattr(sys.modules["own_task"].Push, "observation_space", space)
+    if not image:
+        assert make("own_task:Push-v0").observation_size == np.prod(space.shape)
+        return
+    with pytest.raises(TaskError, match=rf"Push-v0 observes images \({image}\), and there is no convolutional network here"):
+        make("own_task:Push-v0")
 
 
 def test_cyclic_mdp_of_the_public_code_may_go_on_for_longer():

@@ -69,7 +69,7 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
     calls = [re.sub(r"\.tmp\.\d+", ".tmp", call).split(" ") for call in points["calls"]]
     renamed = [(i, path) for i, (name, path) in enumerate(calls) if name == "rename" and "_prev" not in path]
     assert [Path(path).name.split("-")[0] for _, path in renamed] == [
-        "status.json", "segment", "checkpoint.h5", "metrics.h5", "policy.h5", "status.json"
+        "status.json", "segment", "segment", "checkpoint.h5", "metrics.h5", "policy.h5", "status.json"
     ]  # fmt: skip
     for i, path in renamed:
         of_file = [name for name, where in calls[:i] if where == f"{path}.tmp"]

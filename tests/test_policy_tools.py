@@ -5,16 +5,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 from conftest import ROOT, environment, run
 
-from esac_mpi import Policy, envs
+from esac_mpi import Policy, envs, job, policy
+from esac_mpi.config import Config
+from esac_mpi.counters import Best
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout
-from esac_mpi.record import Unreadable
+from esac_mpi.record import Run, Unreadable
 from esac_mpi.record.files import publish
 from esac_mpi.rollout import play
 
@@ -123,6 +126,18 @@ def test_what_a_run_saved_is_what_it_reports(tmp_path):
 def test_the_normaliser_comes_along(tmp_path):
     plain, normalised = Policy.load(save(tmp_path / "a.h5")), Policy.load(save(tmp_path / "b.h5", **NORMALISER))
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
+
+
+def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
+    size = 20_000  # two float32 vectors of them are more than an HDF5 attribute holds
+    layout, seen = Layout((size, 1)), np.array([[0.5], [2.0]], np.float32).repeat(size, 1)
+    theta = np.zeros(layout.d, np.float32)
+    plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
+    run = Run.begin(tmp_path, Config(), {})
+    job.save_policy(SimpleNamespace(run=run, policy=plain, config=Config()), Best(1.0, 2, "theta_es", theta, seen))
+    run.close()
+    loaded = Policy.load(tmp_path)
+    np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -244,6 +259,17 @@ def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own):
     played = [play(env, policy, integer(5, Purpose.EVALUATION, 0, block=i)) for i in range(7)]
     assert one["returns"] == [episode.episodic_return for episode in played]
     assert len(set(one["lengths"])) > 1
+
+
+def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path, own, monkeypatch):
+    (tmp_path / "arm.py").write_text((ROOT / "tests/own_envs.py").read_text().replace("own_envs:", "arm:"))
+    policy = save(tmp_path / "arm.h5", np.zeros(8, np.float32), (3, 2), "arm:Breaking-v0", (-2.0, 2.0))
+    monkeypatch.chdir(tmp_path)
+    assert "episodes, seed 0" in tool("evaluate", policy, "--episodes", 2, PYTHONPATH=str(ROOT)).stdout
+    assert "arm:Breaking-v0 has no picture" in tool("render", policy, code=2, PYTHONPATH=str(ROOT)).stderr
+    monkeypatch.chdir(ROOT)
+    lost = tool("evaluate", policy, code=2, PYTHONPATH=str(ROOT)).stderr
+    assert f"arm:Breaking-v0 cannot be made: No module named 'arm' in the current directory ({ROOT}) or on PYTHONPATH" in lost
 
 
 def test_unstable_episodes_are_counted(tmp_path, own, evaluated, capsys):

@@ -22,7 +22,7 @@ ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
-record.SEGMENT = 40  # so that short runs close segments
+record.SEGMENT, record.history.SEGMENT_BYTES = 40, 1  # so that short runs close segments
 for argv in json.loads(sys.argv[1]):
     if code := __main__.main(argv):
         sys.exit(code)
@@ -93,24 +93,24 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     make(tmp_path).close()
     asked = []
     array_of = record.files.array_of
-    monkeypatch.setattr(record.files, "array_of", lambda node, rows=(): asked.append(node.name) or array_of(node, rows))
+    monkeypatch.setattr(record.files, "array_of", lambda file, name, rows=(): asked.append(name) or array_of(file, name, rows))
     run = Run.open(tmp_path)
     assert "metrics/fitness" in run.columns
     assert run.columns.keys() == Run.open(tmp_path).columns.keys()
     assert asked == []
     assert run.members("fitness").tolist() == [[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]]
-    assert asked == ["/metrics/fitness"]
+    assert asked == ["metrics/fitness"]
     run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
-    assert "/metrics/fitness" not in asked[1:]
-    assert sorted(asked[1:]) == ["/metrics/generation", "/metrics/sigma", "/timing/wall_seconds"]  # small ones together, once
+    assert "metrics/fitness" not in asked[1:]
+    assert sorted(asked[1:]) == ["metrics/generation", "metrics/sigma", "timing/wall_seconds"]  # small ones together, once
 
 
 def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
     make(tmp_path).close()
     run = Run.open(tmp_path)
-    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 2\): no metrics/length_cap; it has .*metrics/sigma"):
+    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length_cap; it has .*metrics/sigma"):
         run.columns["metrics/length_cap"]
-    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 2\): no metrics/length;"):
+    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length;"):
         run.members("length")
     with pytest.raises(KeyError, match="sigma is one number a generation; those with more are metrics/fitness"):
         run.members("sigma")
@@ -229,9 +229,9 @@ def test_older_schemas_are_read_and_newer_ones_refused(tmp_path, monkeypatch):
     with pytest.raises(KeyError, match=r"\(schema 1\): no metrics/length_cap"):
         old.columns["metrics/length_cap"]
     assert [c.generation for c in old.checkpoints] == [3]
-    assert "schema 1, written by another version of esac_mpi; this one reads schema 2" in old.checkpoints[0].problem
+    assert "schema 1, written by another version of esac_mpi; this one reads schemas 2 to 3" in old.checkpoints[0].problem
     with pytest.raises(
-        Refused, match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 2"
+        Refused, match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 3"
     ):
         Run.open(tmp_path / "new")
 
@@ -342,11 +342,12 @@ def found(path):
     datasets, attributes, of = {}, {}, {}
     for file in sorted(path.rglob("*.h5")):
         algorithm = file.relative_to(path).parts[0]
-        section = "replay/segment-*.h5" if file.parent.name == "replay" else file.name.replace("_prev", "")
+        section = f"{file.parent.name}/segment-*.h5" if "segment" in file.name else file.name.replace("_prev", "")
         with h5py.File(file, "r", locking=False) as opened:
             nodes = []
             opened.visititems(lambda name, node, nodes=nodes: nodes.append((name, node)))
             for name, node in nodes:
+                name = name.removeprefix("tail/")
                 if isinstance(node, h5py.Dataset):
                     dtype = "string" if h5py.check_string_dtype(node.dtype) else str(node.dtype)
                     datasets.setdefault(section, {}).setdefault(name, set()).add((dtype, node.ndim))
@@ -361,6 +362,7 @@ def test_the_page_has_every_dataset_as_it_is_in_the_files(fresh):
     (described, _), (datasets, _, of) = page(), found(fresh)
     history = {n: e for n, e in described["metrics.h5"].items() if not n.startswith("final/")}
     described["checkpoint.h5"] |= history
+    described["history/segment-*.h5"] = history
     assert described.keys() == datasets.keys()
     for section, entries in described.items():
         assert entries.keys() == datasets[section].keys(), section

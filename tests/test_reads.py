@@ -10,10 +10,10 @@ import pytest
 from conftest import ROOT
 from mpi4py import MPI
 
-from esac_mpi import config, reads, train
+from esac_mpi import config, train
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
-from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, to_toml, updated
+from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
 from esac_mpi.record import Run, read
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -59,7 +59,7 @@ def world():
 
 def other(name, value):
     """Return another value of a field's type."""
-    hint = config._hint(name)
+    hint = config.hint(name)
     if get_origin(hint) is Literal:
         return next(choice for choice in get_args(hint) if choice != value)
     if isinstance(value, bool):
@@ -68,21 +68,24 @@ def other(name, value):
 
 
 def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
-    assert reads.TABLES.keys() == ALGORITHMS.keys()
+    assert {*config.ALGORITHMS} == ALGORITHMS.keys()
     tables = {name.rpartition(".")[0] for name in NAMES} - {""}
-    assert {*reads.COMMON, *(table for own in reads.TABLES.values() for table in own)} == tables
-    assert {*(name for own in (*reads.ALSO.values(), *reads.EXCEPT.values()) for name in own), *reads.ONLY_WITH} <= {*NAMES}
+    declared = [reads.declared(algorithm) for algorithm in config.ALGORITHMS]
+    assert {*reads.COMMON, *config.ALGORITHMS, *(table for own in declared for table in own.tables)} == tables
+    assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
     values = dict(flatten(Config()))
-    for conditions in reads.ONLY_WITH.values():
+    for conditions in map(reads.conditions, NAMES):
         for name, value in conditions.items():
-            assert value in (get_args(config._hint(name)) or (True, False)), name
+            assert value in (get_args(config.hint(name)) or (True, False)), name
             assert type(values[name]) is type(value)
 
 
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     found = [reads.unread(updated(Config(), BASE | case), NAMES) for case in CASES]
-    assert {name for names in found for name in names} >= {*reads.ONLY_WITH}
-    assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in reads.ONLY_WITH)
+    conditional = {name for name in NAMES if reads.conditions(name)}
+    assert len(conditional) == 21
+    assert {name for names in found for name in names} >= conditional
+    assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in conditional)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case.values())))

@@ -11,14 +11,15 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
-from esac_mpi import record
+from esac_mpi import record, set_up
 from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.record import Refused, Run, Unreadable, Unsaved, digest, publish, read
 
@@ -48,6 +49,13 @@ class Ring:
             for place, value in zip(places, rows[name], strict=True):
                 column[place % self.capacity] = value
         self.added = start + len(places)
+
+
+@dataclass
+class Theta:
+    """A state of one array."""
+
+    theta_es: np.ndarray
 
 
 def begin(path, config=CONFIG, **options):
@@ -317,8 +325,8 @@ def test_going_on_gives_back_everything(tmp_path):
     assert restored.state["best.policy"] == "sac"
     assert restored.learner["w"].tolist() == [1, 1]
     np.testing.assert_array_equal(restored.state["theta_es"], np.full(5, 3, np.float32))
-    assert run.history.keys() == before.columns.keys()
-    for name, column in run.history.items():
+    assert run.tail.keys() == before.columns.keys()
+    for name, column in run.tail.items():
         np.testing.assert_array_equal(column, before.columns[name])
     assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5]
     assert run.wall_seconds == 4
@@ -330,13 +338,13 @@ def test_rows_beyond_the_checkpoint_are_dropped_and_made_again(tmp_path):
     run = begin(tmp_path)
     grow(run, 3, 10)
     run.publish_metrics(force=True)
-    straight = run.history
+    straight = run.tail
     run.close()
     again = begin(tmp_path)
     assert again.dropped == 7
-    assert len(again.history["metrics/sigma"]) == 3
+    assert len(again.tail["metrics/sigma"]) == 3
     grow(again, 3, 10)
-    for name, column in again.history.items():
+    for name, column in again.tail.items():
         np.testing.assert_array_equal(column, straight[name])
     again.close()
 
@@ -360,7 +368,7 @@ def test_rows_must_agree_with_the_first(tmp_path):
             run.append(wrong, timing)
     with pytest.raises(ValueError, match="busy_seconds"):
         run.append(metrics, {"wall_seconds": 1.0})
-    assert {len(column) for column in run.history.values()} == {1}  # a refused row leaves nothing behind
+    assert {len(column) for column in run.tail.values()} == {1}  # a refused row leaves nothing behind
     run.close()
 
 
@@ -369,7 +377,7 @@ def test_rank_count_may_change(tmp_path):
     for generation, ranks in enumerate((2, 4, 1)):
         run.append(*row(generation, ranks))
     nan = np.nan
-    np.testing.assert_array_equal(run.history["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]])
+    np.testing.assert_array_equal(run.tail["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]])
     run.close()
 
 
@@ -457,7 +465,7 @@ def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
     again.close()
     last = begin(tmp_path)
     assert last.restored.pending == {}
-    assert last.history["metrics/generation"].tolist() == [0, 1, 2]
+    assert last.tail["metrics/generation"].tolist() == [0, 1, 2]
     last.close()
 
 
@@ -466,7 +474,7 @@ def test_pending_in_the_first_generation(tmp_path):
     run.checkpoint(1, state(1), {}, pending={"fitness": np.zeros(4)})
     run.close()
     again = begin(tmp_path)
-    assert again.history == {}
+    assert again.tail == {}
     grow(again, 0, 2)
     again.checkpoint(2, state(2), {})
     assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [0, 1]
@@ -631,11 +639,11 @@ def test_no_permission_is_refused(tmp_path, monkeypatch):
 
 
 def test_other_versions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.files, "SCHEMA", 3)
+    monkeypatch.setattr(record.files, "SCHEMA", 9)
     make(tmp_path)
     monkeypatch.undo()
     before = snapshot(tmp_path)
-    with pytest.raises(Refused, match="schema 3, written by another version"):
+    with pytest.raises(Refused, match="schema 9, written by another version"):
         begin(tmp_path)
     assert snapshot(tmp_path) == before
 
@@ -742,6 +750,18 @@ def test_a_run_touches_its_lock(tmp_path, monkeypatch):
     run.beat()  # does nothing
     time.sleep(0.3)
     assert (tmp_path / "run.lock").stat().st_mtime < time.time() - 900
+
+
+def test_a_run_begun_afresh_touches_its_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.05)
+    make(tmp_path / "run")
+    run = begin(tmp_path / "run", fresh=True)
+    touched(tmp_path / "run", ago=1000)
+    end = time.monotonic() + 20
+    while (tmp_path / "run/run.lock").stat().st_mtime < time.time() - 900:
+        assert time.monotonic() < end, "no sign of life"
+        time.sleep(0.05)
+    run.close()
 
 
 def test_vanished_directory(tmp_path):
@@ -856,11 +876,73 @@ def test_damaged_segment_falls_back(tmp_path, short_segments, caplog):
     run.close()
     flip(next((tmp_path / "replay").glob("segment-00000001-*")))
     again, restored = begin(tmp_path), Ring(100)
-    assert again.restored.generation == 1
+    again.restore_replay(restored)  # which reads the segment, and finds it
+    assert (again.restored.generation, again.restored.source.name) == (1, "checkpoint_prev.h5")
     assert "segment-00000001" in caplog.text
-    again.restore_replay(restored)
+    assert "going on from" in caplog.text
     np.testing.assert_array_equal(restored.columns["number"][:15], np.arange(15))
+    assert restored.added == 15
+    replay.added = 15
+    save(again, restored, 2)  # must not push the good one out by the bad one
+    assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 1
     again.close()
+
+
+def test_a_damaged_segment_of_the_first_full_replay_leaves_an_empty_one(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    save(run, replay, 0)
+    replay.add(25)
+    save(run, replay, 1)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    again, restored = begin(tmp_path), Ring(100)
+    again.restore_replay(restored)
+    assert (again.restored.generation, restored.added) == (0, 0)
+    again.close()
+
+
+def test_a_replay_that_is_damaged_in_both_checkpoints_is_unreadable(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    replay.add(15)
+    for generation in (1, 2):
+        save(run, replay, generation)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000000-*")))
+    again = begin(tmp_path)
+    with pytest.raises(Unreadable, match="segment-00000000"):
+        again.restore_replay(Ring(100))
+    again.close()
+    next((tmp_path / "replay").glob("segment-00000000-*")).unlink()
+    with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000000"):  # seen without reading any
+        begin(tmp_path)
+
+
+def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch):
+    run, replay = begin(tmp_path), Ring(40)
+    replay.add(35)
+    save(run, replay, 1)
+    run.close()
+    seen, verify = [], record.files.verify
+    monkeypatch.setattr(record.files, "verify", lambda path, *rest: seen.append(path.name) or verify(path, *rest))
+    again = begin(tmp_path)
+    again.restore_replay(Ring(40))
+    again.close()
+    assert sorted(name for name in seen if name.startswith("segment")) == sorted(os.listdir(tmp_path / "replay"))
+
+
+def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    for generation, count in ((1, 15), (2, 10)):
+        replay.add(count)
+        run.checkpoint(generation, {"theta_es": np.full(2, generation, np.float32)}, {"w": np.array(generation)}, replay)
+    run.close()
+    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    loaded = []
+    learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
+    job = SimpleNamespace(run=begin(tmp_path), learner=learner, state=Theta(np.zeros(2, np.float32)), unevaluated=None)
+    set_up.restore(job)
+    assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)
+    job.run.close()
 
 
 # Status and reading

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, LEARNER, ROOT, ROUTINE, SMALL, STRATEGY, TASK, run
 
-from esac_mpi import envs
+from esac_mpi import envs, train
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.record import Run, publish, read
@@ -286,7 +286,7 @@ def replayed(path: Path) -> float:
     arrays, about = read(path / "policy.h5")
     config = Run.open(path).config
     env = envs.make(about["task"], config.task.horizon)
-    normaliser = Normaliser(about["normaliser_mean"], about["normaliser_std"]) if "normaliser_mean" in about else None
+    normaliser = Normaliser(arrays["normaliser_mean"], arrays["normaliser_std"]) if "normaliser_mean" in arrays else None
     policy = Policy(Layout(tuple(about["sizes"])), about["activation"], about["output"], about["low"], about["high"], normaliser)
     seeds = [integer(config.seed, Purpose.EVALUATION, about["generation"], block=e) for e in range(config.evaluation.episodes)]
     return float(np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds]))
@@ -411,3 +411,16 @@ def test_help_names_every_field_once_from_one_rank():
     assert done.stdout.count("--esac.winner-pull") == 1
     assert "zeta" in done.stdout
     assert "MPICH's mpirun the second one" in " ".join(done.stdout.split())  # what Ctrl-C does is the launcher's affair
+
+
+def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, monkeypatch):
+    python = Path(sys.executable)
+    monkeypatch.setenv("PATH", str(python.parent))
+    monkeypatch.chdir(ROOT)
+    assert train.plotter() == "python tools/plot.py"
+    monkeypatch.chdir(tmp_path)
+    assert train.plotter() == f"python {ROOT / 'tools/plot.py'}"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert train.plotter() == f"{python} {ROOT / 'tools/plot.py'}"
+    assert subprocess.run(f"{train.plotter()} --help", shell=True, capture_output=True).returncode == 0
+    assert train.plotter(tmp_path / "site-packages" / "esac_mpi") == ""

@@ -330,7 +330,7 @@ def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path,
     monkeypatch.setenv("NODES", "2")
     run(3, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts", program=EAGER)
     received = np.diff(Run.open(tmp_path / "parts").columns["timing/bytes_exchanged"])
-    assert (received > 8 * 5 * packed_size(2 * 40, 11)).all()  # transitions of half the members, of two episodes of 40 steps
+    assert (received > 8 * 3 * packed_size(2 * 40, 11)).all()  # of the 3 members or more elsewhere, 2 episodes of 40 steps each
     run(2, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts", program=EAGER)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert science(tmp_path / "straight")["metrics/gradient_updates"][-1] > 0

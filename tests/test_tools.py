@@ -293,7 +293,7 @@ def test_watch_follows_a_run_to_its_end(tmp_path):
 
 
 def of(run, group):
-    return {name.removeprefix(f"{group}/"): column for name, column in run.history.items() if name.startswith(f"{group}/")}
+    return {name.removeprefix(f"{group}/"): column for name, column in run.tail.items() if name.startswith(f"{group}/")}
 
 
 def of_last(run):

@@ -11,6 +11,7 @@ rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                  
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
+history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
 not measured). --quick takes seconds and shows that it works; its figures mean little. Times are for 2 cores. The peers come
@@ -37,8 +38,10 @@ from itertools import pairwise  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
+import growth  # noqa: E402
 import numpy as np  # noqa: E402
 import simulation  # noqa: E402
+from here import look_here  # noqa: E402
 
 from esac_mpi import affinity, config, envs, learners, rollout  # noqa: E402
 from esac_mpi.policy import Layout, Policy  # noqa: E402
@@ -371,9 +374,9 @@ def parts(run: RunFiles) -> dict[str, np.ndarray]:
 
     waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
     """
-    busy, most = column(run, "busy_seconds"), np.nanmax(run.columns["timing/busy_seconds"][1:], axis=1)
+    busy, most = column(run, "busy_mean"), column(run, "busy_max")
     evaluate = np.maximum(column(run, "seconds_evaluate"), most)
-    noise = column(run, "seconds_noise") / run.columns["timing/busy_seconds"].shape[1]
+    noise = column(run, "seconds_noise") / column(run, "busy_ranks")
     found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": evaluate - most}
     later = {name: f"seconds_{name}" for name in ("plan", "update", "learn", "record")}
     return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.columns}}
@@ -912,6 +915,20 @@ def tell_assumptions(costs: dict[str, simulation.Costs], g: int, options: argpar
 
 # ---- command line
 
+# ---- history
+
+
+def bench_history(options: argparse.Namespace) -> Iterator[Measurement]:
+    """Measure what the history of a run costs as it grows."""
+    cases, marks = (((4, 2),), (5, 10)) if options.quick else (((50, 16), (500, 64)), (1_000, 10_000, 100_000))
+    for n, ranks in cases:
+        with tempfile.TemporaryDirectory() as place:
+            for generation, figures in growth.grow(Path(place) / "run", n, ranks, marks):
+                case = f"n={n} ranks={ranks} generations={generation:,}"
+                for name, (unit, values) in figures.items():
+                    yield measured("history", case, name, unit, values)
+
+
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], Iterator[Measurement]]] = {
     "rollout": bench_rollout,
     "generation": bench_generation,
@@ -919,6 +936,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Iterator[Measurement]]] = {
     "rivals": bench_rivals,
     "startup": bench_startup,
     "scaling": bench_scaling,
+    "history": bench_history,
 }
 
 
@@ -936,6 +954,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cores-per-node", type=int, default=simulation.Cluster.cores_per_node, help="scaling: ranks of a node")
     parser.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="scaling: the picture")
     options = parser.parse_args(argv)
+    look_here()
     if not options.json:
         print(HEADER, flush=True)
     for measurement in BENCHMARKS[options.name](options):

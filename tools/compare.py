@@ -1,26 +1,28 @@
-"""Say what differs between two runs: configuration, machine and versions; and where their bits part.
+"""Say what differs between two runs: configuration, task, machine and versions; and where their bits part.
 
     python tools/compare.py A B
 
 Bits are those of metrics/, which promise not to depend on ranks, restarts or the machine's speed; nan equals nan. Rows are
 compared as far as both runs have them; the whole states too, where both have a checkpoint of the same generation.
+A task's model and what it answers in its first steps (task_model, task_probe) have other digests on other machines, too.
 Reads files only: no MPI, no torch, no simulator. Cost: 0.1 s, more for large runs.
 Returns 0 if the bits are equal, 1 if they part, 2 if a directory is not a run, 65 if its files cannot be read.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from esac_mpi.config import FREE, ConfigError, flatten
-from esac_mpi.reads import unread
+from esac_mpi.config.reads import unread
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 MACHINE = ("command", "started", "git_commit", "hosts", "nodes", "ranks", "cpu", "device", "kernel", "mpi", "python", "platform")
+TASK = ("task_source", "task_wrappers", "task_model", "task_probe", "task_changes")  # what a run records of its task
 SHOWN = 12  # datasets listed where bits part
 
 
@@ -55,10 +57,14 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {a} -> {b}" if len(a + b) < 90 else f"{name}:\n    A {a}\n    B {b}"
 
 
+def recorded(run: RunFiles, names: Iterable[str]) -> dict[str, Any]:
+    """Return the entries that a run has of its provenance."""
+    return {name: run.provenance[name] for name in names if name in run.provenance}
+
+
 def machine(run: RunFiles) -> dict[str, Any]:
     """Return where a run was made and with what."""
-    known = {name: run.provenance[name] for name in MACHINE if name in run.provenance}
-    return {**known, "schema of the file": run.columns.schema, **versions(run)}
+    return {**recorded(run, MACHINE), "schema of the file": run.columns.schema, **versions(run)}
 
 
 def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -138,6 +144,7 @@ def main(argv: list[str]) -> int:
     print(f"A {a.path}, {a.generation} generations\nB {b.path}, {b.generation} generations")
     sections = {
         "configuration": list(configurations(a, b)),
+        "task": list(differences(recorded(a, TASK), recorded(b, TASK))),
         "machine and versions": list(differences(machine(a), machine(b))),
         "bits of metrics/": said,
     }

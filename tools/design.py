@@ -25,7 +25,7 @@ from sweep import DEFAULT
 
 from esac_mpi.config import NAMES, Config, ConfigError, as_words, check, from_table, read_toml
 from esac_mpi.config import resolved as settled
-from esac_mpi.reads import unread
+from esac_mpi.config.reads import unread
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "configs/experiments"

@@ -26,6 +26,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 import numpy as np
+from here import look_here
 from intervals import interquartile_mean, interval, mean
 from ranks import make_world
 
@@ -114,6 +115,7 @@ def main(argv: list[str], world: Any) -> int:
     options = parser.parse_args(argv)
     if options.episodes < 1 or options.seed < 0 or options.horizon < 0:
         parser.error("--episodes must be at least 1, --seed and --horizon at least 0")
+    look_here()
     try:
         policy = Policy.load(options.policy)
         env = make_env(policy, options.task, options.horizon)

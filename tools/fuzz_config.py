@@ -27,7 +27,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from esac_mpi import config, reads
+from esac_mpi import config
+from esac_mpi.config.reads import conditions, reads
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = 8 * 2**30  # address space of a run [bytes]
@@ -145,8 +146,8 @@ def spoilt(choose: random.Random, text: str) -> bytes:
 
 def words(choose: random.Random, wrong: float = 0.3) -> list[str]:
     """Return a command line, each word with a chance of being wrong."""
-    algorithm = choose.choice(list(reads.TABLES))
-    read = [name for name in config.NAMES if reads.reads(algorithm, name) and name not in reads.ONLY_WITH]
+    algorithm = choose.choice(config.ALGORITHMS)
+    read = [name for name in config.NAMES if reads(algorithm, name) and not conditions(name)]
     line = [f"--algorithm={algorithm}"]
     for name in choose.sample(read if choose.random() < 0.8 else config.NAMES, choose.randrange(1, 5)):
         any_value = choose.choice([*NUMBERS, *TEXTS])

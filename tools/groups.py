@@ -10,7 +10,7 @@ from typing import Any
 from command import Unusable
 
 from esac_mpi.config import FREE, READINGS, WARN, Config, flatten
-from esac_mpi.reads import reads
+from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}

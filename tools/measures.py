@@ -7,6 +7,7 @@ Cost: nothing beside reading the columns. Command: none; import it.
 from typing import Any
 
 import numpy as np
+from busy import busy
 from curves import evaluations, policies
 
 from esac_mpi.record import RunFiles
@@ -68,14 +69,12 @@ def best_return(run: RunFiles) -> float | None:
 
 def parallel_efficiency(run: RunFiles, rows: int = 0) -> float | None:
     """Return the mean over the last `rows` generations (0 = all) of sum(busy) / (ranks * wall of the evaluation), or None."""
-    busy = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))[-rows:]  # [generations, ranks]
-    ranks = np.isfinite(busy).sum(axis=1)
-    busy = np.nan_to_num(busy)
+    ranks, total, most, _ = (part[-rows:] for part in busy(run))
     evaluate = run.columns.get("timing/seconds_evaluate")
-    wall = np.nan_to_num(evaluate[-rows:]) if evaluate is not None else np.zeros(len(busy))
-    wall = np.maximum(wall, busy.max(axis=1))
+    wall = np.nan_to_num(evaluate[-rows:]) if evaluate is not None else np.zeros(len(most))
+    wall = np.maximum(wall, most)
     measured = wall > 0
-    return float(np.mean(busy.sum(axis=1)[measured] / (ranks * wall)[measured])) if measured.any() else None
+    return float(np.mean(total[measured] / (ranks * wall)[measured])) if measured.any() else None
 
 
 def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:

@@ -22,6 +22,7 @@ import numpy as np
 import posture
 import recovery
 import stage
+from here import look_here
 
 from esac_mpi import Policy, envs
 from esac_mpi.noise import Purpose, generator, integer
@@ -120,6 +121,7 @@ def main(argv: list[str]) -> int:
             parser.error(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
     if not options.trials:
         stage.choose_gl()
+    look_here()
     try:
         policy = Policy.load(options.policy)
         env = envs.make(policy.task, LONGEST)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from busy import busy
 from command import Unusable, note
 from curves import column
 from groups import grouped
@@ -26,10 +27,9 @@ Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: ru
 
 def point(run: RunFiles, label: str, last: int) -> Point | None:
     """Return what a run measured, None if it has no population or fewer than two generations on its last number of ranks."""
-    fitness, busy = column(run, "metrics/fitness"), column(run, "timing/busy_seconds")
+    fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
     if fitness.ndim < 2 or len(fitness) < 2:
         return None
-    ranks = np.isfinite(busy).sum(axis=1)
     seconds = np.diff(column(run, "timing/wall_seconds"), prepend=0) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
     before = np.flatnonzero(ranks != ranks[-1])
     same = seconds[max(1, before[-1] + 1 if before.size else 0) :][-last:]

@@ -14,6 +14,7 @@ from pathlib import Path
 import bench
 from command import note
 from estimates import SPEEDS
+from here import look_here
 
 from esac_mpi import envs, learners
 from esac_mpi.config import Config, updated
@@ -109,5 +110,6 @@ def installed() -> list[str]:
 
 def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
     """Measure and write the file; return its path."""
+    look_here()
     path.write_text(measured(tasks, installed(), machine), encoding="utf-8")
     return path

@@ -20,7 +20,7 @@ from pathlib import Path
 from command import Unusable, ended, note
 
 from esac_mpi.config import NAMES, Config, ConfigError, load, read_toml
-from esac_mpi.reads import reads
+from esac_mpi.config.reads import reads
 
 DEFAULT = Config().algorithm
 

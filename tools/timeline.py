@@ -4,14 +4,16 @@ A generation is laid out as the program makes it: rank 0 writes the row before (
 members and wait for the last, update together, wait for the learner, play the noise-free evaluation. Recorded are each
 rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
 without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's.
+Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, which take turns.
 """
 
 import numpy as np
+from busy import busy
 from command import Unusable
 from curves import column, position
 from figures import Axes, Figure, name_axis, plt
 
-from esac_mpi.config import LEARNERS
+from esac_mpi.config import Evolution
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
@@ -39,15 +41,13 @@ def beside(run: RunFiles) -> np.ndarray:
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
     """Return the rank-seconds of each activity in every generation, each [generations]; all add up to ranks * wall seconds."""
-    busy = column(run, "timing/busy_seconds")  # [generations, ranks], nan where a rank was not there
-    if not busy.size:
+    ranks, members, _, root = busy(run)
+    if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
-    ranks = np.isfinite(busy).sum(axis=1)
-    members = np.nansum(busy, axis=1)
     learner = seconds(run, "learn")
-    if run.config.algorithm in LEARNERS:  # its busy time is the learner's
+    if not isinstance(run.config.own, Evolution):  # its busy time is the learner's
         members = np.zeros_like(members)
-    learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - np.nan_to_num(busy[:, 0]), 0)
+    learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
     found = {
         "members": members, "learner": learner, "update": ranks * seconds(run, "update"),
         "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
@@ -64,17 +64,17 @@ def idle_share(run: RunFiles) -> np.ndarray:
 
 
 def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, float]]:
-    """Return (rank, activity, start, length) [s] of one row of the history."""
-    wall, busy = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
+    """Return (rank, activity, start, length) [s] of one row of the history; of more than 64 ranks, of those that it has."""
+    wall, spent = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
     part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
     start = wall[generation - 1] if generation else 0.0
     ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
-    own = run.config.algorithm not in LEARNERS
+    own = isinstance(run.config.own, Evolution)
     found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
     if beside(run)[generation]:
-        found.append((0, "learner", ends[0] + busy[0], part["evaluate"] - busy[0]))
-    for rank in np.flatnonzero(np.isfinite(busy)).tolist():
-        found.append((rank, "members", start if rank else ends[0], busy[rank] * own))
+        found.append((0, "learner", ends[0] + spent[0], part["evaluate"] - spent[0]))
+    for rank in np.flatnonzero(np.isfinite(spent)).tolist():
+        found.append((rank, "members", start if rank else ends[0], spent[rank] * own))
         found.append((rank, "update", ends[2], part["update"]))
         found.append((rank, "noise-free evaluation", ends[3], part["evaluation"]))
     return found
@@ -96,7 +96,8 @@ def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
         axes.broken_barh(spans, (rank - height / 2, height), color=ACTIVITIES[activity], lw=0)
     for row in rows:
         axes.axvline(wall[row], color="0.3", lw=0.5)
-    axes.set(ylabel="rank", xlim=(begin, wall[-1]), ylim=(ranks - 0.5, -0.5))
+    some = busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()
+    axes.set(ylabel="rank 0, others in turn" if some else "rank", xlim=(begin, wall[-1]), ylim=(ranks - 0.5, -0.5))
     axes.set_title(f"generations {rows[0] + 1} to {rows[-1] + 1}; a line ends each")
     axes.set_yticks(range(0, ranks, -(-ranks // 16)))
     axes.grid(False)
@@ -123,9 +124,9 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
 
 def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     """Return the figure: the last generations rank by rank, and the whole run's shares."""
-    ranks = column(run, "timing/busy_seconds").shape[1]
+    ranks, drawn = int(max(busy(run).ranks, default=0)), column(run, "timing/busy_seconds").shape[1]
     figure, (above, below) = plt.subplots(
-        2, 1, figsize=(7.5, 4.4 + min(0.25 * ranks, 5)), layout="constrained", height_ratios=[1 + min(0.2 * ranks, 3), 1.4]
+        2, 1, figsize=(7.5, 4.4 + min(0.25 * drawn, 5)), layout="constrained", height_ratios=[1 + min(0.2 * drawn, 3), 1.4]
     )
     draw_ranks(above, run, shown)
     draw_shares(below, run)

@@ -29,13 +29,14 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.record import Run, read
+from esac_mpi.record import Columns, Run, read
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = """
 import sys
 from esac_mpi import __main__, record
 record.PUBLISH_EVERY, record.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
+record.history.SEGMENT_BYTES = 6000  # and segments of the history, of a few rows each
 sys.exit(__main__.main(sys.argv[1:]))
 """
 GENERATIONS = 40
@@ -104,8 +105,8 @@ class Job:
 
 def science(path: Path) -> dict[str, np.ndarray]:
     """Return all that must not depend on kills: rows, hashes, the evaluation at the end, the best policy."""
-    arrays, attributes = read(path / "metrics.h5")
-    kept = {name: array for name, array in arrays.items() if not name.startswith("timing/")}
+    columns = Run.open(path).columns
+    kept, attributes = columns.read(name for name in columns if not name.startswith("timing/")), columns.attributes
     kept |= {name: np.array(attributes[name]) for name in ("theta_sha256", "state_sha256", "checkpoint_generation")}
     policy, about = read(path / "policy.h5")
     return {**kept, "policy": policy["theta"], "policy return": np.array(about["episodic_return"])}
@@ -113,8 +114,8 @@ def science(path: Path) -> dict[str, np.ndarray]:
 
 def rows(path: Path) -> dict[str, np.ndarray]:
     """Return the published rows, empty before the first."""
-    history = read(path / "metrics.h5")[0] if (path / "metrics.h5").exists() else {}
-    return {name: column for name, column in history.items() if name.startswith("metrics/")}
+    columns = Columns(path / "metrics.h5" if (path / "metrics.h5").exists() else None)
+    return columns.read(name for name in columns if name.startswith("metrics/"))
 
 
 def compare(found: dict[str, np.ndarray], straight: dict[str, np.ndarray], whole: bool) -> None:
@@ -255,7 +256,7 @@ def in_phase(part: Part, generation: int) -> bool:
 
 def made(path: Path) -> int:
     """Return the number of published rows."""
-    return len(rows(path).get("metrics/generation", ()))
+    return Columns(path / "metrics.h5" if (path / "metrics.h5").exists() else None).generations
 
 
 def wait_for_moment(part: Part, job: Job, progress: bool) -> bool:

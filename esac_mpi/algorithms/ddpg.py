@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
 from esac_mpi.algorithms.es import THETA_SAC, Params
-from esac_mpi.algorithms.td3 import board, generation, reserve
+from esac_mpi.algorithms.td3 import added, board, generation, reserve
 
 __all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
 
 DECLARES = Declaration(
-    learning=Learning(learner="ddpg", ranks=at_root, reserve=reserve, own_env=never, beside=never),
+    learning=Learning(learner="ddpg", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
     discrete=True,
     evolution=None,
     work="episodes",

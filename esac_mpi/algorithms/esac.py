@@ -20,6 +20,7 @@ Every part can be taken out or exchanged alone, each by one field: `crossover = 
 `adopt_sac`.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,11 +39,31 @@ from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import unpacked
 
+
+def reserve(config: configuration.Config, horizon: int) -> int:
+    """Return how many transitions a SAC phase adds at most; horizon: of an episode [steps]."""
+    return max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps + horizon)
+
+
+def added(config: configuration.Config, horizon: int) -> float:
+    """Return how many transitions a run of this budget adds to SAC's replay at most; inf = no limit is told."""
+    esac, budget = config.esac, config.budget
+    generations, env_steps, nominal = (n or math.inf for n in (budget.generations, budget.env_steps, budget.nominal_steps))
+    phase = reserve(config, horizon) * esac.sac_phases
+    offspring = configuration.members(esac) * esac.fitness_episodes * horizon * esac.offspring_transitions
+    if not phase + offspring:
+        return 0.0
+    generations = min(generations, nominal / horizon + 1)
+    in_flight = 2 * phase  # what is counted at the end of a phase, and the next one, begun in the same generation
+    return min(generations * (offspring + phase / esac.gradient_interval), env_steps + offspring + in_flight)
+
+
 DECLARES = Declaration(
     learning=Learning(
         learner="sac",
         ranks=at_root,
-        reserve=lambda config, horizon: max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps + horizon),
+        reserve=reserve,
+        added=added,
         own_env=lambda config: config.esac.learner_lag > 0,
         beside=lambda config: config.esac.sac_phases and config.esac.learner_lag > 0,
     ),

@@ -22,7 +22,8 @@ DECLARES = Declaration(
     learning=Learning(
         learner="ppo",
         ranks=at_root,
-        reserve=lambda config, _: config.ppo.steps_per_generation,
+        reserve=lambda config, _: 0,  # it has no replay
+        added=lambda config, _: 0,
         own_env=always,
         beside=never,
     ),

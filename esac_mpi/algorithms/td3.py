@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
 from esac_mpi.algorithms.es import THETA_SAC, Params, Row
 from esac_mpi.config import Config
 from esac_mpi.counters import Best, Counters
@@ -26,8 +26,13 @@ def reserve(config: Config, horizon: int) -> int:
     return options.steps_per_generation if options.episodes_on == "root" else options.episodes_per_generation * horizon
 
 
+def added(config: Config, horizon: int) -> float:
+    """Return how many transitions a run of TD3 or DDPG adds at most."""
+    return added_by_phases(config, reserve(config, horizon))
+
+
 DECLARES = Declaration(
-    learning=Learning(learner="td3", ranks=at_root, reserve=reserve, own_env=never, beside=never),
+    learning=Learning(learner="td3", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
     discrete=False,
     evolution=None,
     work="episodes",

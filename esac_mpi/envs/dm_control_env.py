@@ -2,6 +2,7 @@
 
 import math
 import os
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,11 @@ class DMControlEnv:
     def unstable(self) -> bool:
         """Whether MuJoCo warned of a bad state or control since the reset."""
         return any(self._warnings.tolist())
+
+    @property
+    def layers(self) -> list[Any]:
+        """The library's environment, which has no wrappers, and its task."""
+        return [self._env, self._env.task]
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         timestep = self._env.step(action if self._own_bounds is None else np.clip(action, *self._own_bounds))

@@ -7,11 +7,13 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from esac_mpi.envs import (
     OWN,
@@ -27,6 +29,8 @@ from esac_mpi.envs import (
 from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
+
+SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
 class GymnasiumEnv:
@@ -84,6 +88,14 @@ class GymnasiumEnv:
         """Whether MuJoCo warned of a bad state or control since the reset; it repairs the state and steps on."""
         return any(self._warnings.tolist())
 
+    @property
+    def layers(self) -> list[Any]:
+        """The library's environment, from its outermost wrapper to the environment itself."""
+        layers: list[Any] = [self._env]
+        while isinstance(layers[-1], gymnasium.Wrapper):
+            layers.append(layers[-1].env)
+        return layers
+
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         return _flat(observation), float(reward), bool(terminated), bool(truncated)
@@ -101,13 +113,36 @@ def _build(id: str) -> gymnasium.Env[Any, Any]:
         env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True)
     except gymnasium.error.UnregisteredEnv as error:
         raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id))}") from error
+    except ModuleNotFoundError as error:
+        missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
+        raise TaskError(f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH") from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
+    _refuse_pixels(id, env.observation_space)
     if isinstance(env.observation_space, Box):
         return env
     if not env.observation_space.is_np_flattenable:
         raise TaskError(f"{id} has the observations {env.observation_space}; they cannot be flattened to an array.")
     return gymnasium.wrappers.FlattenObservation(env)
+
+
+def _refuse_pixels(id: str, space: Space[Any]) -> None:
+    """Raise TaskError where an image is observed: bytes in two dimensions, or anything in three, of an image's size."""
+    for box in _boxes(space):
+        shape, least = _shape(box), 2 if box.dtype == np.uint8 else 3
+        if len(shape) >= least and sorted(shape)[-2] >= SIDE:
+            raise TaskError(
+                f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is no convolutional network here: "
+                "wrap it so that it observes numbers, such as joint angles or features of the image."
+            )
+
+
+def _boxes(space: Space[Any]) -> Iterator[Box]:
+    """Yield the arrays that a space is made of."""
+    if isinstance(space, Box):
+        yield space
+    for part in space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ():
+        yield from _boxes(part)
 
 
 def _ids(id: str) -> list[str]:

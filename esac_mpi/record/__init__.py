@@ -23,25 +23,25 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, to_toml, updated
-from esac_mpi.record import lock, reading
+from esac_mpi.record import lock, reading, replays, task
 from esac_mpi.record.checkpoints import (
     CHECKPOINT,
     METRICS,
+    PREVIOUS,
     REPLAY,
     STATUS,
     Checkpoint,
     Replay,
     Segment,
     newest,
-    part,
-    read_segment,
     read_status,
 )
 from esac_mpi.record.errors import Refused, Unreadable, Unsaved
-from esac_mpi.record.files import Arrays, digest, free, publish, read, replace
+from esac_mpi.record.files import Arrays, Image, digest, free, image, publish, replace, store
+from esac_mpi.record.files import read as read  # for others
+from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import LOCK
-from esac_mpi.record.reading import CONFIG, POLICY, RunFiles, is_run
-from esac_mpi.record.rows import Rows
+from esac_mpi.record.reading import CONFIG, POLICY, Columns, RunFiles, is_run
 
 SEGMENT = 10_000  # transitions of a replay segment
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
@@ -107,6 +107,7 @@ class Run:
 
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
     complete: whether status.json called the run complete when it was taken up.
+    task_changed: what has changed of its task since the checkpoint, by task.WORDS.
     starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
     that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
     token: what run.lock holds while this run has it. Nobody may open that file in this process: to close it would drop the lock.
@@ -119,12 +120,14 @@ class Run:
         self.restored: Checkpoint | None = None
         self.dropped = 0
         self.complete = False
+        self.task_changed: list[str] = []
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
         self._since = 0  # generation of the newest checkpoint at this start
         self._written = 0  # bytes published so far
         self._closed = threading.Event()
-        self._metrics, self._timing = Rows(), Rows(ragged=True)
+        self._history = History()
+        self._shown: set[str] = set()  # segments of the history that metrics.h5 names
         self._final: Arrays = {}
         self._segments: dict[int, Segment] = {}  # published ones that the ring still needs, by index
         self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
@@ -150,9 +153,10 @@ class Run:
                 raise Refused(f"{run.path}: --fresh cannot move the directory it is started in; start it elsewhere")
             if fresh and run.path.exists() and any(run.path.iterdir()):
                 _move_aside(run.path)
-                run.close()
+                run._let_go()
             run.restored = newest(run.path)
             _compare(run.path, run.restored, config)
+            run._compare_task()
             run._take()
         except OSError as error:
             run.close()
@@ -169,6 +173,17 @@ class Run:
         """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
         return reading.open_run(Path(path))
 
+    def _compare_task(self) -> None:
+        """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
+        if self.restored is None:
+            return
+        was = self.restored.attributes
+        self.task_changed = task.changes(was, self._attributes)
+        if self.config.task.changed == "refuse":
+            task.refuse(self.path, self.task_changed)
+        if told := task.told(was, self.restored.generation, self.task_changed):
+            self._attributes["task_changes"] = told
+
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -176,8 +191,9 @@ class Run:
             self._lock = lock.take(self.path, create=True)
         os.pwrite(self._lock, self.token, 0)
         os.ftruncate(self._lock, len(self.token))
-        for leftover in (*self.path.glob("*.tmp.[0-9]*"), *(self.path / REPLAY).glob("*.tmp.[0-9]*")):
-            leftover.unlink()
+        for place in (self.path, self.path / REPLAY, self.path / HISTORY):
+            for leftover in place.glob("*.tmp.[0-9]*"):
+                leftover.unlink()
         last = read_status(self.path)
         if self.restored is not None:
             self._load(self.restored)
@@ -207,48 +223,54 @@ class Run:
         replace(self.path / CONFIG, [to_toml(self.config).encode(errors="replace")])
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        self._metrics.load(part(checkpoint.history, "metrics"))
-        self._timing.load(part(checkpoint.history, "timing"))
+        self._history.load(checkpoint.closed, checkpoint.history)
+        checkpoint.history = {}  # `restored` lives as long as the run
         self._segments = {segment.index: segment for segment in checkpoint.segments}
-        self._named = {segment.name for segment in checkpoint.segments}
+        self._named = {f"{REPLAY}/{segment.name}" for segment in checkpoint.segments}
         self._sound = checkpoint.source.name == CHECKPOINT
         self._hashes = {k: checkpoint.attributes[k] for k in ("theta_sha256", "state_sha256")}
         self._hashes["checkpoint_generation"] = checkpoint.generation
         try:
-            arrays = read(self.path / METRICS)[0]
-        except Unreadable as error:
+            shown = Columns(self.path / METRICS)
+            final = shown.read(name for name in shown if name.startswith("final/"))
+        except (Unreadable, OSError) as error:
             logger.warning("%s; the history comes from the checkpoint", error)
             return
-        rows = max((len(column) for column in part(arrays, "metrics").values()), default=0)
-        self.dropped = max(0, rows - self._metrics.count)
-        if rows == self._metrics.count:
-            self._final = part(arrays, "final")
+        self._shown = {segment.name for segment in shown.closed}
+        self.dropped = max(0, shown.generations - self.generations)
+        if shown.generations == self.generations:
+            self._final = {name.partition("/")[2]: array for name, array in final.items()}
 
     @property
-    def history(self) -> Arrays:
-        """metrics/<name> and timing/<name>, each [generations, ...]."""
-        parts = (("metrics", self._metrics), ("timing", self._timing))
-        return {f"{group}/{name}": column for group, rows in parts for name, column in rows.columns.items()}
+    def generations(self) -> int:
+        """Rows of the history."""
+        return self._history.generations
+
+    @property
+    def tail(self) -> Arrays:
+        """The rows that are in no closed segment yet, metrics/<name> and timing/<name>, each [rows, ...]."""
+        return self._history.tail
 
     def append(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
         """Add one generation: `row` is science and reproducible bit by bit, `timing` depends on the machine.
 
         Raises ValueError for names or shapes other than the first row's; timing arrays may change their length.
         """
-        fitted, times = self._metrics.fitted(row), self._timing.fitted(timing)
-        self._metrics.append(fitted)
-        self._timing.append(times)
+        rows = self._history
+        fitted, times = rows.metrics.fitted(row), rows.timing.fitted(timing)
+        rows.metrics.append(fitted)
+        rows.timing.append(times)
         self._final = {}
 
     def last_row(self, prefix: str = "") -> Arrays:
         """Return the metrics of the last generation whose names begin with the prefix; empty before the first."""
-        columns = self._metrics.columns if self._metrics.count else {}
+        columns = self._history.metrics.columns if self.generations else {}
         return {name: column[-1] for name, column in columns.items() if name.startswith(prefix)}
 
     @property
     def wall_seconds(self) -> float:
         """timing/wall_seconds of the last generation, 0 before the first [s]."""
-        columns = self._timing.columns if self._timing.count else {}
+        columns = self._history.timing.columns if self.generations else {}
         return float(columns["wall_seconds"][-1]) if "wall_seconds" in columns else 0.0
 
     def final(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -271,70 +293,67 @@ class Run:
         part of state_sha256. theta: the policy that theta_sha256 is of; without it the state's theta_es.
         """
         start, written = time.monotonic(), self._written
-        segments, bounds, tail, content = self._store_replay(replay) if replay is not None else ([], (0, 0), {}, {})
-        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", tail)}
+        ring = replays.Stored({}, (0, 0), {}, {})
+        if replay is not None:
+            ring = replays.store(replay, SEGMENT, self._segments, self._store_closed)
+        self._segments = ring.segments
+        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", ring.tail)}
         actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
         hashes = {
             "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
-            "state_sha256": digest({**saved, **content}),
+            "state_sha256": digest({**saved, **ring.content}),
         }
-        manifest = {"bounds": bounds, "segments": [[s.index, s.start, s.sha256] for s in segments]}
-        attributes = {**self._attributes, **hashes, "generation": generation, "replay": json.dumps(manifest)}
-        names = {segment.name for segment in segments}
+        self._history.close(self._store_closed)
+        rows, named = self._history.stored(), manifest(self._history.closed)
+        attributes = {**self._attributes, **hashes, **named, "generation": generation, "replay": ring.manifest}
+        names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
-        self._publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **self.history}, attributes, previous=self._sound)
-        self._delete_segments(keep=self._named)
+        self._publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **rows}, attributes, previous=self._sound)
+        self._delete_segments(REPLAY, keep=self._named)
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
+        self._delete_segments(HISTORY, keep=self._shown | {segment.name for segment in self._history.closed})
         self.checkpoint_seconds, self.checkpoint_bytes = time.monotonic() - start, self._written - written
 
-    def _store_replay(self, replay: Replay) -> tuple[list[Segment], tuple[int, int], Arrays, Arrays]:
-        """Publish newly closed segments; return those the ring still needs, its bounds, the open tail, and digests.
-
-        The digests cover exactly the rows in the ring, whenever checkpoints were made.
-        """
-        first, stop = max(0, replay.added - replay.capacity), replay.added
-        closed = range(first // SEGMENT, stop // SEGMENT)
-        content: Arrays = {"replay/bounds": np.array([first, stop])}
-        for index in closed:
-            if index not in self._segments:
-                self._segments[index] = self._close_segment(replay, index, max(index * SEGMENT, first))
-            whole = first <= index * SEGMENT
-            sha256 = self._segments[index].sha256 if whole else digest(replay.rows(first, (index + 1) * SEGMENT))
-            content[f"replay/{index}"] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
-        self._segments = {index: self._segments[index] for index in closed}
-        tail = replay.rows(max(first, stop // SEGMENT * SEGMENT), stop)
-        return list(self._segments.values()), (first, stop), dict(tail), content
-
-    def _close_segment(self, replay: Replay, index: int, start: int) -> Segment:
-        rows = replay.rows(start, (index + 1) * SEGMENT)
+    def _store_closed(self, name: str, made: Image) -> None:
+        """Publish a segment in its folder."""
+        folder = (self.path / name).parent
         try:
-            (self.path / REPLAY).mkdir(exist_ok=True)
+            folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise Unsaved(f"{self.path / REPLAY}: {error.strerror}") from error
-        segment = Segment(index, start, digest(rows))
-        self._publish(f"{REPLAY}/{segment.name}", rows, {"start": start})
-        return segment
+            raise Unsaved(f"{folder}: {error.strerror}") from error
+        self._store(name, made)
 
-    def _delete_segments(self, keep: set[str]) -> None:
-        for file in (self.path / REPLAY).glob("segment-*.h5"):
-            if file.name not in keep:
+    def _delete_segments(self, folder: str, keep: set[str]) -> None:
+        for file in (self.path / folder).glob("segment-*.h5"):
+            if f"{folder}/{file.name}" not in keep:
                 with suppress(OSError):  # tried again at the next checkpoint
                     file.unlink()
 
     def restore_replay(self, replay: Replay) -> None:
-        """Put the transitions of the restored checkpoint back, oldest first. Raises Unreadable."""
+        """Put the transitions of the restored checkpoint back, oldest first.
+
+        Where one of its segments is damaged, `restored` becomes the checkpoint before. Raises Unreadable if that is no better.
+        """
         if self.restored is None:
             return
-        first, stop = self.restored.replay_bounds
-        for segment in self.restored.segments:
-            lost = max(0, first - segment.start)
-            rows = read_segment(self.path, segment)
-            replay.restore(segment.start + lost, {name: column[lost:] for name, column in rows.items()})
-        start = max(first, stop // SEGMENT * SEGMENT)
-        if start < stop:
-            replay.restore(start, self.restored.replay_tail)
+        try:
+            replays.fill(replay, SEGMENT, self.path, self.restored)
+        except Unreadable as error:
+            if self.restored.source.name == PREVIOUS:
+                raise
+            self._go_back(str(error))
+            replays.fill(replay, SEGMENT, self.path, self.restored)
+
+    def _go_back(self, problem: str) -> None:
+        """Restore the checkpoint before the newest one. Raises Unreadable, Refused."""
+        before = newest(self.path, problem)
+        assert before is not None
+        _compare(self.path, before, self.config)
+        self.restored, self._since = before, before.generation
+        self._compare_task()
+        self._load(before)
 
     def publish_metrics(self, force: bool = False) -> None:
         """Replace metrics.h5, at most every 30 s unless forced; a failure is a warning.
@@ -346,14 +365,24 @@ class Run:
             return
         self._published = now
         try:
-            attributes = {**self._attributes, **self._hashes, "generation": self._metrics.count}
-            self._publish(METRICS, {**self.history, **_under("final", self._final)}, attributes)
+            self._history.close(self._store_closed)
+            closed = self._history.closed
+            attributes = {**self._attributes, **self._hashes, **manifest(closed), "generation": self.generations}
+            arrays = {**self._history.tail, **_under("final", self._final)}
+            self._shown |= {segment.name for segment in closed}  # the file may be in its place although publishing fails
+            self._store(METRICS, image(arrays, attributes, self._history.joined()))
+            self._shown = {segment.name for segment in closed}
         except Unsaved as error:
             logger.warning("%s", error)
 
-    def save_policy(self, theta: np.ndarray, attributes: Mapping[str, Any]) -> None:
-        """Replace policy.h5: theta [d] and what it takes to play it. Raises Unsaved."""
-        self._publish(POLICY, {"theta": theta}, attributes)
+    def save_policy(
+        self, theta: np.ndarray, attributes: Mapping[str, Any], normaliser: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """Replace policy.h5: theta [d] and what it takes to play it. Raises Unsaved.
+
+        normaliser: normaliser_mean and normaliser_std [o], as datasets: an attribute holds 64 KB.
+        """
+        self._publish(POLICY, {"theta": theta, **(normaliser or {})}, attributes)
 
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
@@ -383,6 +412,9 @@ class Run:
     def close(self) -> None:
         """Release the lock."""
         self._closed.set()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._lock >= 0:
             lock.release(self._lock, self.token)
             self._lock = -1
@@ -401,6 +433,10 @@ class Run:
     ) -> None:
         self._guard()
         self._written += publish(self.path / name, arrays, attributes, previous)
+
+    def _store(self, name: str, made: Image) -> None:
+        self._guard()
+        self._written += store(self.path / name, made)
 
     def _guard(self) -> None:
         """Touch run.lock; raise Refused if another run took it: locks do not reach every file system, or it was removed."""

@@ -12,8 +12,10 @@ import numpy as np
 
 from esac_mpi.config import Config, ConfigError, from_table, updated
 from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
+from esac_mpi.record import files, history
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
-from esac_mpi.record.files import Arrays, digest, read
+from esac_mpi.record.files import TAIL, Arrays, digest, read
+from esac_mpi.record.history import Closed
 
 STATUS, REPLAY = "status.json", "replay"
 
@@ -57,7 +59,8 @@ class Checkpoint:
     config: Config
     attributes: dict[str, Any]
     source: Path
-    history: Arrays = field(default_factory=dict)
+    closed: list[Closed] = field(default_factory=list)  # segments of the history
+    history: Arrays = field(default_factory=dict)  # the rows after them, metrics/<name> and timing/<name>
     replay_tail: Arrays = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
@@ -77,19 +80,24 @@ def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
     return {n if keep else n.partition("/")[2]: a for n, a in arrays.items() if n.partition("/")[0] in groups}
 
 
-def read_checkpoint(source: Path) -> Checkpoint:
-    """Read a checkpoint and verify the segments it names. Raises Unreadable."""
+def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
+    """Read a checkpoint; look at the segments it names, and verify those of the replay if `whole`. Raises Unreadable."""
     arrays, attributes = read(source)
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
-    replay = json.loads(attributes["replay"])
+    replay, closed = json.loads(attributes["replay"]), history.closed_of(attributes)
     checkpoint = Checkpoint(
         attributes["generation"], part(arrays, "state"), part(arrays, "learner"), config_of(attributes["config"], source),
-        attributes, source, part(arrays, "metrics", "timing", keep=True), part(arrays, "replay_tail"),
+        attributes, source, closed,
+        part(arrays, TAIL) if closed else part(arrays, "metrics", "timing", keep=True), part(arrays, "replay_tail"),
         [Segment(*entry) for entry in replay["segments"]], tuple(replay["bounds"]), part(arrays, "pending"),
     )  # fmt: skip
+    history.check(source.parent, closed)
     for segment in checkpoint.segments:
-        read_segment(source.parent, segment)
+        if whole:
+            read_segment(source.parent, segment)
+        else:
+            files.check(source.parent / REPLAY / segment.name)
     return checkpoint
 
 
@@ -117,14 +125,18 @@ def read_status(path: Path) -> dict[str, Any]:
     return {}
 
 
-def newest(path: Path) -> Checkpoint | None:
-    """Return the newest valid checkpoint, None in a new directory. Raises Unreadable, Refused."""
-    problems: list[str] = []
-    for file in (path / CHECKPOINT, path / PREVIOUS):
+def newest(path: Path, problem: str = "") -> Checkpoint | None:
+    """Return the newest valid checkpoint, None in a new directory. Raises Unreadable, Refused.
+
+    The replay's segments are verified when they are loaded (Run.restore_replay), since that reads them. problem: what was wrong
+    with the newest one's; then the one before is returned.
+    """
+    problems = [problem] if problem else []
+    for file in (path / CHECKPOINT, path / PREVIOUS)[len(problems) :]:
         if not file.exists():
             continue
         try:
-            checkpoint = read_checkpoint(file)
+            checkpoint = read_checkpoint(file, whole=False)
         except (OtherSchema, ConfigError) as error:
             raise Refused(f"{error}. Continue with that version, or choose --fresh or another --run-dir") from error
         except Unreadable as error:

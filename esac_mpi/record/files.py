@@ -17,8 +17,10 @@ import numpy as np
 
 from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved
 
-SCHEMA = 2  # version of what the files hold
+SCHEMA = 3  # version of what the files hold
+RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
+TAIL = "tail"  # group of a history's newest rows, where older ones are in closed files
 FORMER = {  # name of a dataset -> the one that files of older versions have it by
     "metrics/learner_phases": "metrics/sac_phases",
     "state/counters.learner_phases": "state/counters.sac_phases",
@@ -27,21 +29,70 @@ FORMER = {  # name of a dataset -> the one that files of older versions have it 
 Arrays = dict[str, np.ndarray]
 
 
+class Image(NamedTuple):
+    """An HDF5 file in memory."""
+
+    content: bytes
+    sha256: str
+
+
+class Joined:
+    """A column whose older rows are in closed files: a virtual dataset that grows by one of them at a time.
+
+    So that a publication costs little more in a long run than in a young one.
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.rows = 0  # in closed files, or in none where the column began later
+        self._plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        self._plan.set_fill_value(np.array(missing(dtype), dtype))
+
+    def add(self, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
+        """Let rows [start, start + shape[0]) be the dataset `name` of a file, whose path is relative to this one's."""
+        _map(self._plan, source, name, start, shape)
+
+    def write(self, file: h5py.File, name: str, tail: np.ndarray) -> None:
+        """Write the newest rows as tail/<name>, and all as `name`."""
+        file.create_dataset(f"{TAIL}/{name}", data=tail)
+        plan, (group, _, leaf) = self._plan.copy(), name.rpartition("/")
+        _map(plan, ".", f"{TAIL}/{name}", self.rows, tail.shape)
+        space = h5py.h5s.create_simple((self.rows + len(tail), *tail.shape[1:]))
+        kind = h5py.h5t.py_create(tail.dtype, logical=True)
+        h5py.h5d.create(file.require_group(group).id, leaf.encode(), kind, space, plan)
+
+
+def _map(plan: Any, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
+    if 0 in shape:
+        return
+    part = h5py.h5s.create_simple((start + shape[0], *shape[1:]))
+    part.select_hyperslab((start, *[0] * (len(shape) - 1)), shape)
+    plan.set_virtual(part, source.encode(), name.encode(), h5py.h5s.create_simple(shape))
+
+
+def missing(dtype: np.dtype) -> Any:
+    """Return what stands for a number that is not there: nan, or the least of the integers."""
+    return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
+
+
 def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False) -> int:
     """Replace `path` by an HDF5 file of the arrays and attributes; return its size [bytes].
 
     Array names may contain '/'. previous=True keeps the file that was there under its name with _prev. Raises Unsaved.
     """
-    image = _image(arrays, attributes)
-    block = _user_block(SCHEMA, len(image), hashlib.sha256(image).hexdigest())
-    replace(path, (block, image), previous)
-    return len(block) + len(image)
+    return store(path, image(arrays, attributes), previous)
 
 
-def read(path: Path, oldest: int = 0) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays and attributes of a published file. Raises Unreadable, saying what is wrong with it.
+def store(path: Path, made: Image, previous: bool = False) -> int:
+    """Replace `path` by an image, as `publish` does; return the file's size [bytes]. Raises Unsaved."""
+    block = _user_block(SCHEMA, len(made.content), made.sha256)
+    replace(path, (block, made.content), previous)
+    return len(block) + len(made.content)
 
-    oldest: the first schema to accept; 0 = this version's alone.
+
+def read(path: Path, oldest: int = RESUMABLE) -> tuple[Arrays, dict[str, Any]]:
+    """Return the arrays and attributes of a published file, without virtual datasets. Raises Unreadable, saying what is wrong.
+
+    oldest: the first schema to accept.
     """
     try:
         with path.open("rb") as stream:
@@ -62,13 +113,16 @@ def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
         raise Unreadable(f"{path}: damaged: {error}") from error
 
 
-def datasets(file: h5py.File) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every dataset by its full name, the one of this version."""
+def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every dataset by its name, the one of this version.
+
+    But for virtual ones: from a stream, HDF5 crashes on their sources.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     current = {former: name for name, former in FORMER.items()}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
-        if isinstance(node, h5py.Dataset):
+        if isinstance(node, h5py.Dataset) and not node.is_virtual:
             shapes[current.get(name, name)] = node.shape
 
     file.visititems(collect)
@@ -97,18 +151,22 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
     return sha256.hexdigest()
 
 
-def _image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> bytes:
+def image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], joined: Mapping[str, Joined] | None = None) -> Image:
+    """Return an HDF5 file of the arrays and attributes; those that are joined are the newest rows of their columns."""
     with h5py.File("image", "w", driver="core", backing_store=False) as file:
         for name, array in arrays.items():
             array = np.asarray(array)
-            if array.dtype.kind == "U":
+            if joined and name in joined:
+                joined[name].write(file, name, array)
+            elif array.dtype.kind == "U":
                 file.create_dataset(name, data=array.astype(object), dtype=h5py.string_dtype())
             else:
                 file.create_dataset(name, data=array)
         for name, value in attributes.items():
             file.attrs[name] = value.encode(errors="replace").decode() if isinstance(value, str) else value
         file.flush()
-        return file.id.get_file_image()
+        content = file.id.get_file_image()
+    return Image(content, hashlib.sha256(content).hexdigest())
 
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:
@@ -125,7 +183,7 @@ class Header(NamedTuple):
     sha256: str
 
 
-def header(path: Path, stream: BinaryIO, oldest: int = 0) -> Header:
+def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     """Read the user block. Raises Unreadable; OtherSchema for a schema before `oldest` or after this version's."""
     block = stream.read(USER_BLOCK)
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
@@ -135,14 +193,26 @@ def header(path: Path, stream: BinaryIO, oldest: int = 0) -> Header:
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
-    oldest = oldest or SCHEMA
     if not oldest <= schema <= SCHEMA:
-        reads = f"schema {SCHEMA}" if oldest == SCHEMA else f"schemas {oldest} to {SCHEMA}"
+        reads = f"schemas {oldest} to {SCHEMA}"
         raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}")
     return Header(schema, size, sha256)
 
 
-def verify(path: Path, stream: BinaryIO, oldest: int = 0) -> Header:
+def check(path: Path, sha256: str = "") -> None:
+    """Raise Unreadable unless the file is there, by its first bytes and its size whole, and, if given, of this sha256."""
+    try:
+        with path.open("rb") as stream:
+            found, size = header(path, stream), os.fstat(stream.fileno()).st_size - USER_BLOCK
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    if size != found.size:
+        raise Unreadable(f"{path}: truncated: {size:,} of {found.size:,} bytes")
+    if sha256 not in ("", found.sha256):
+        raise Unreadable(f"{path}: not the file that was named")
+
+
+def verify(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     """Read the whole file, a piece at a time, and hold it against its user block. Raises Unreadable."""
     found = header(path, stream, oldest)
     size, sha256 = 0, hashlib.sha256()

@@ -46,6 +46,7 @@ class Policy(policy.Policy):
         arrays, about = read(path)
         if missing := sorted(NEEDED - about.keys() | {"theta"} - arrays.keys()):
             raise Unreadable(f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}")
+        about |= {name: array for name, array in arrays.items() if name != "theta"}  # the normaliser: once attributes
         try:
             return cls(path, arrays["theta"], about)
         except (TypeError, ValueError) as error:

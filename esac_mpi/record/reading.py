@@ -19,10 +19,11 @@ import numpy as np
 
 from esac_mpi.config import Config, ConfigError, read_toml, updated
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
-from esac_mpi.record import files, lock
+from esac_mpi.record import files, history, lock
 from esac_mpi.record.checkpoints import config_of, read_checkpoint, read_status
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
-from esac_mpi.record.files import Arrays, Header
+from esac_mpi.record.files import TAIL, Arrays, Header
+from esac_mpi.record.history import Closed
 
 if TYPE_CHECKING:
     import pandas
@@ -47,6 +48,7 @@ class Columns(Mapping[str, np.ndarray]):
         self.source = source
         self.attributes: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.closed: list[Closed] = []  # segments that hold the rows before the file's own
         self._header = Header(files.SCHEMA, 0, "")
         self._read: Arrays = {}
         if source is not None:
@@ -54,8 +56,8 @@ class Columns(Mapping[str, np.ndarray]):
                 self._header = files.verify(source, stream, OLDEST)
                 with files.opened(source, stream) as file:
                     self.attributes = files.attributes_of(file)
-                    shapes = files.datasets(file)
-            self.shapes = {name: shape for name, shape in shapes.items() if name.split("/")[0] in GROUPS}
+                    self.closed, self.shapes = _listed(file)
+            history.check(source.parent, self.closed)
         self.generations = max((s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0)
 
     @property
@@ -92,29 +94,58 @@ class Columns(Mapping[str, np.ndarray]):
             return {}
         try:
             with self.source.open("rb") as stream:
-                self._check_still(stream, names)
+                closed = self._current(stream, names)
                 with files.opened(self.source, stream) as file:
-                    return {name: files.array_of(file, name, self._rows(name)) for name in names}
+                    if not closed:
+                        return {name: files.array_of(file, name, self._rows(name)) for name in names}
+                    own = {name: files.array_of(file, name if name.startswith("final/") else f"{TAIL}/{name}") for name in names}
         except OSError as error:
             raise Unreadable(f"{self.source}: {error.strerror}") from error
+        return self._joined(closed, own)
+
+    def _joined(self, closed: list[Closed], own: Arrays) -> Arrays:
+        """Return whole columns from the segments and the rows that follow them."""
+        assert self.source is not None
+        columns = {name: array for name, array in own.items() if not name.startswith("final/")}
+        for name, tail in columns.items():
+            own[name] = np.full((self.generations, *tail.shape[1:]), files.missing(tail.dtype), tail.dtype)
+            own[name][closed[-1].stop :] = tail[: max(0, self.generations - closed[-1].stop)]
+        for segment in closed if columns else ():
+            rows = slice(segment.start, min(segment.stop, self.generations))
+            if segment.start < self.generations:
+                for name, array in history.read(self.source.parent, segment, list(columns)).items():
+                    part = (rows, *map(slice, array.shape[1:]))  # narrower where there were fewer ranks
+                    own[name][part] = array[: rows.stop - rows.start]
+        return own
 
     def _rows(self, name: str) -> slice | tuple[()]:
         return () if name.startswith("final/") else slice(self.generations)
 
-    def _check_still(self, stream: BinaryIO, names: list[str]) -> None:
-        """Verify a file that was published since; a path holds a complete file at every moment, so its header tells."""
+    def _current(self, stream: BinaryIO, names: list[str]) -> list[Closed]:
+        """Return the segments that the file names; verify one published since, as its header tells: a path's file is whole."""
         assert self.source is not None
         if files.header(self.source, stream, OLDEST).sha256 == self._header.sha256:
-            return
+            return self.closed
         stream.seek(0)
         files.verify(self.source, stream, OLDEST)
         with files.opened(self.source, stream) as file:
-            now = files.datasets(file)
+            closed, now = _listed(file)
         if any(name not in now or (self._rows(name) and now[name][0] < self.generations) for name in names):
             raise Unreadable(f"{self.source}: the run has gone back or gone on without it since it was opened; open it again")
+        return closed
 
     def __str__(self) -> str:
         return f"{self.source} (schema {self.schema})" if self.source else "a run that has published nothing"
+
+
+def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
+    """Return the segments that a file names, and the shapes of whole columns."""
+    closed = history.closed_of(files.attributes_of(file))
+    if not closed:
+        return [], {name: shape for name, shape in files.datasets(file).items() if name.split("/")[0] in GROUPS}
+    columns = {name: (closed[-1].stop + rows, *rest) for name, (rows, *rest) in files.datasets(file[TAIL]).items()}
+    final = files.datasets(file["final"]) if "final" in file else {}
+    return closed, {**columns, **{f"final/{name}": shape for name, shape in final.items()}}
 
 
 @dataclass(frozen=True)

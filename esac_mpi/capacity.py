@@ -1,0 +1,70 @@
+"""What a replay takes of rank 0's memory, told before it is made. No torch here.
+
+The system gives a replay memory as rows are written, so that one too large ends hours later, killed. What counts is what a run
+of this budget ever writes: a capacity that it does not reach costs nothing.
+"""
+
+from esac_mpi import ram
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms.declaration import Learning
+from esac_mpi.config import Config
+from esac_mpi.config.reads import tables
+from esac_mpi.envs import Env
+from esac_mpi.transitions import width
+
+
+class ReplayTooLarge(Exception):
+    """A replay that cannot fit in the machine's memory; the message says how large it is, and what would fit."""
+
+
+def phase_steps(config: Config, horizon: int) -> int:
+    """Return the most transitions that a phase of the learner adds to its replay."""
+    return int(_learning(config).reserve(config, horizon))
+
+
+def table(config: Config) -> str:
+    """Return the table that has the replay's capacity; empty for an algorithm without one."""
+    return next((name for name in tables(config.algorithm) if hasattr(getattr(config, name), "replay_capacity")), "")
+
+
+def most_added(config: Config, horizon: int) -> float:
+    """Return the most transitions that a run of this budget ever adds to its replay; inf = no limit is told."""
+    return float(_learning(config).added(config, horizon))
+
+
+def needed(config: Config, env: Env) -> int:
+    """Return the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
+    if not table(config):
+        return 0
+    rows = capacity(config) + phase_steps(config, env.horizon)
+    return int(_row(env) * min(rows, most_added(config, env.horizon)))
+
+
+def refuse_too_large(config: Config, env: Env, memory: int) -> None:
+    """Raise ReplayTooLarge if the replay comes to take more than `memory` [bytes], naming what would fit."""
+    need = needed(config, env)
+    if need <= memory:
+        return
+    fits = memory // _row(env) - phase_steps(config, env.horizon)
+    unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
+    remedy = f"set it to {fits // unit * unit} or less, or lower the budget" if fits > 0 else "none fits: observe less"
+    raise ReplayTooLarge(
+        f"{table(config)}.replay_capacity = {capacity(config)}: of {env.observation_size} observations the replay comes to take "
+        f"{ram.size(need)}, and the machine of rank 0 has {ram.size(memory)}: {remedy}"
+    )
+
+
+def capacity(config: Config) -> int:
+    """Return the transitions that the replay keeps [transitions]."""
+    return int(getattr(config, table(config)).replay_capacity)
+
+
+def _learning(config: Config) -> Learning:
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    assert learning is not None, f"{config.algorithm} has no learner"
+    return learning
+
+
+def _row(env: Env) -> int:
+    """Return what a transition takes [bytes]."""
+    return 4 * width(env.observation_size, env.action_size)

@@ -1,0 +1,27 @@
+"""Hyperparameters: every field declared once, with its default, unit, source, bounds and conditions.
+
+Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C),
+then our own measurement (M). A TOML file and the command line hold only what differs. A table stands with its family
+(run, evolution, off_policy, ppo); whole.py makes them one Config. What others use of all this is named here.
+"""
+
+from esac_mpi.config.command_line import as_words, load
+from esac_mpi.config.continuing import FREE, WARN, differences
+from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
+from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
+from esac_mpi.config.files import from_table, read_toml, to_toml
+from esac_mpi.config.off_policy import DDPG, SAC, TD3
+from esac_mpi.config.ppo import PPO
+from esac_mpi.config.readings import READINGS
+from esac_mpi.config.rules import check
+from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
+from esac_mpi.config.sources import resolved
+from esac_mpi.config.whole import ALGORITHMS, Config
+
+__all__ = [
+    "ALGORITHMS", "DDPG", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "WARN", "Budget", "Checkpoint",
+    "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words",
+    "check", "child_slots", "differences", "flatten", "from_table", "hint", "load", "marks", "members", "read_toml",
+    "resolved", "slots", "to_toml", "updated", "winners",
+]  # fmt: skip

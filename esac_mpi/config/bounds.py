@@ -1,0 +1,94 @@
+"""What the value of one field may be, declared in its type annotation; rules.py holds the values to it.
+
+Three of them, as the tables have them:
+
+    population_size: PositiveInt = 50
+    winner_fraction: Fraction = 0.4
+    length_cap: Annotated[NonNegativeFloat, OffOr(1, 1000, when_run=True)] = 0.0
+"""
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a value has to be."""
+
+    when_run: bool = field(default=False, kw_only=True)  # only the table of the algorithm that runs is held to it
+
+    def problem(self, value: Any) -> str:
+        """Return what a message says of a value after `name = value:`, empty where the value is within."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Positive(Bound):
+    """Above 0, and finite."""
+
+    def problem(self, value: float) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        return "" if 0 < value < math.inf else "must be positive and finite"
+
+
+@dataclass(frozen=True)
+class NonNegative(Bound):
+    """0 or above, and finite."""
+
+    def problem(self, value: float) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        return "" if 0 <= value < math.inf else "must be at least 0 and finite"
+
+
+@dataclass(frozen=True)
+class Int64(Bound):
+    """What fits into a signed integer of 64 bits, as the arrays and files that hold it have them."""
+
+    def problem(self, value: int) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        return "" if value < 2**63 else "must be below 2**63"
+
+
+@dataclass(frozen=True)
+class AtMost(Bound):
+    """The limit, or below."""
+
+    limit: int
+
+    def problem(self, value: float) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        return "" if value <= self.limit else f"must be at most {self.limit}"
+
+
+@dataclass(frozen=True)
+class OffOr(Bound):
+    """0, which is off, or a multiple of a mean between two limits."""
+
+    low: int
+    high: int
+
+    def problem(self, value: float) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        within = value == 0 or self.low <= value <= self.high
+        return "" if within else f"must be 0 (off), or from {self.low} to {self.high} times the mean"
+
+
+@dataclass(frozen=True)
+class Matches(Bound):
+    """A text that matches a pattern as a whole."""
+
+    pattern: str
+    form: str  # what it is in words
+
+    def problem(self, value: str) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        return "" if re.fullmatch(self.pattern, value) else f"expected {self.form}"
+
+
+PositiveInt = Annotated[int, Positive(), Int64()]
+NonNegativeInt = Annotated[int, NonNegative(), Int64()]
+PositiveFloat = Annotated[float, Positive()]
+NonNegativeFloat = Annotated[float, NonNegative()]
+Fraction = Annotated[float, NonNegative(), AtMost(1)]

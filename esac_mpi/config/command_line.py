@@ -1,0 +1,102 @@
+"""The command line: every field by its dotted name, parsed by tyro, and one configuration of what was said where."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
+from esac_mpi.config.files import read_file
+from esac_mpi.config.halves import from_esac, told_of_es
+from esac_mpi.config.names import known
+from esac_mpi.config.reads import unread
+from esac_mpi.config.rules import check
+from esac_mpi.config.sources import resolved, set_in_vain
+from esac_mpi.config.whole import Config
+
+
+def as_words(value: Any) -> list[str]:
+    """Return a field's value as words of a command line."""
+    return [shown(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
+
+
+def load(
+    argv: list[str], say: Callable[[str], None] = lambda text: None, warn: Callable[[str], None] = lambda text: None
+) -> tuple[Config, bool]:
+    """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
+
+    The config.toml of a run directory means this directory, wherever it is now. `say` hears what es takes from [esac], `warn`
+    what the file sets in vain. Raises ConfigError for a bad file, key or combination, and for a field of the command line that
+    the run would not read; SystemExit (0 for --help, 2 for a bad value) from tyro.
+    """
+    argv = list(argv)
+    fresh = "--fresh" in argv
+    argv = [token for token in argv if token != "--fresh"]
+    file: dict[str, Any] = {}
+    source = ""
+    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_value(argv, i)), None)
+    if position is not None:
+        source = argv.pop(position)
+        file = read_file(Path(source))
+    names = _command_line_names(argv)
+    parsed = dict(flatten(_parse(argv, updated(Config(), file))))
+    named = {name: parsed[name] for name in names}
+    config = resolved(file, named)
+    try:
+        check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}" if source else str(error)) from error
+    _refuse_unread(config, named)
+    taken = from_esac(file, named)
+    if told := told_of_es(taken, source):
+        say(told)
+    if idle := set_in_vain(config, file, taken):
+        warn(f"{source}: this run does not read {', '.join(idle)}")
+    return config, fresh
+
+
+def _refuse_unread(config: Config, named: Iterable[str]) -> None:
+    """Raise ConfigError where the command line sets what this run does not read."""
+    told = []
+    for name, why in unread(config, named).items():
+        own = f"{config.algorithm}.{name.rpartition('.')[2]}"
+        told.append(f"--{name}: {why}" + (f"; did you mean --{own}?" if own in NAMES and own != name else ""))
+    if told:
+        raise ConfigError(f"command line: {'; '.join(told)}")
+
+
+def _is_value(argv: list[str], i: int) -> bool:
+    """Return whether a token is the value of the option before it."""
+    return i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1]
+
+
+def _command_line_names(argv: list[str]) -> set[str]:
+    """Return the dotted names that the command line sets; rewrite true/false of switches as tyro wants them."""
+    named, name = set(), ""
+    for i, token in enumerate(argv):
+        if token.startswith("--") and token != "--help":
+            name = known(token[2:].split("=")[0].replace("-", "_"), "command line")
+            named.add(name)
+        option, equals, value = token.rpartition("=")
+        if value in ("true", "false") and name and hint(name) is bool:
+            argv[i] = option + equals + value.capitalize()
+    return named
+
+
+def _parse(argv: list[str], default: Config) -> Config:
+    import tyro  # rank 0 alone parses
+
+    text = (
+        f"{Config.__doc__}\n\n"
+        "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]\n"
+        "RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a\n"
+        "batch job's later rounds.\n"
+        "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
+        "SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a\n"
+        "second or more later: the generation is given up, saved; a third: the end, unsaved. Ctrl-C is the same without a\n"
+        "launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within\n"
+        "a second; the run then goes on from its last checkpoint.\n\n"
+        "Sources of the defaults: P the paper, C its public code, M measured here."
+    )
+    flags = (tyro.conf.FlagConversionOff,)
+    return tyro.cli(Config, prog="esac_mpi", description=text, default=default, args=argv, config=flags)

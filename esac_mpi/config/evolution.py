@@ -1,0 +1,194 @@
+"""Tables of ESAC and of evolution strategies, and the sizes of the population that they make."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
+from esac_mpi.config.table import OnlyWith, Reads, Table
+
+if TYPE_CHECKING:
+    from esac_mpi.config.whole import Config
+
+
+@dataclass(frozen=True)
+class Evolution(Table):
+    """What every evolution strategy here shares."""
+
+    population_size: PositiveInt = 50
+    """Offspring per generation, n [members]. P: D.1; C: 10."""
+    sigma: PositiveFloat = 0.005
+    """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1 (0.01 on dm_control)."""
+    lr_es: PositiveFloat = 0.005
+    """Learning rate of theta_es, alpha_es. P: D.1 (0.01 on dm_control)."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Step rule of theta_es. P: 6.1 Adam; sgd is Algorithm 1, line 11, as printed."""
+    weight_decay: NonNegativeFloat = 0.0
+    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005."""
+    sampling: Literal["mirrored", "onesided", "repo"] = "mirrored"
+    """mirrored: n/2 pairs (+eps, -eps) sharing a parent (OpenAI-ES); onesided: n eps (P: Algorithm 1);
+    repo: n pairs, 2n episodes (C, as intended)."""
+    fitness_episodes: PositiveInt = 1
+    """Episodes averaged into a member's fitness [episodes]. P: 1."""
+    start_states: Literal["slot", "member"] = "member"
+    """Who shares a start state, and the noise on actions: the members of a slot (a mirrored pair), or nobody."""
+    noise: Literal["philox", "table", "lowrank"] = "philox"
+    """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
+    each weight matrix (EGGROLL, arXiv:2511.16652)."""
+    noise_table_size: Annotated[PositiveInt, OnlyWith(noise="table")] = 2**25
+    """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
+    noise_rank: Annotated[PositiveInt, AtMost(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
+    """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
+    fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = "centered_ranks"
+    """F_i of the gradient: ranks of the returns in [-0.5, 0.5] (C; OpenAI-ES); (return - mean) / std (OpenAI's blog of ES); the
+    sum of the signs of an episode's rewards, or its ranks (OpenAI-ES, return_proc_mode). Winners are the best by return."""
+    action_noise: NonNegativeFloat = 0.0
+    """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
+    an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
+    length_cap: Annotated[NonNegativeFloat, OffOr(1, 1000, when_run=True)] = 0.0
+    """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
+
+    def problems_when_run(self, config: "Config") -> Iterator[str]:
+        """Yield a message for a population that makes no gradient."""
+        table, n = config.algorithm, self.population_size
+        if self.sampling == "mirrored" and n % 2:
+            yield f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided"
+        if self.sampling == "onesided" and n == 1 and self.fitness_shaping != "sign":
+            yield (
+                f"{table}.population_size = 1: no ES gradient under sampling = onesided and fitness_shaping = "
+                f"{self.fitness_shaping}, which compares members; 2 or more, or fitness_shaping = sign"
+            )
+
+
+@dataclass(frozen=True)
+class ES(Evolution):
+    """algorithm = "es": lines 5-11 of Algorithm 1 alone (OpenAI-ES, Salimans et al. 2017)."""
+
+    READS = Reads(also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
+
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics of the population's, clipped to +-5. OpenAI-ES: on; off here, so that
+    es is half of ESAC, whose SAC copies see plain observations."""
+
+
+@dataclass(frozen=True)
+class ESAC(Evolution):
+    """algorithm = "esac": Algorithm 1."""
+
+    READS = Reads(("sac", "learner"), without=("sac.steps_per_generation",))  # a phase has its own length
+
+    reading: Literal["recommended", "paper", "repo"] = "recommended"
+    """Sets every switch below to one reading of the paper (READINGS in config.py); single fields override it."""
+    winner_fraction: Fraction = 0.4
+    """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
+    sac_copies: NonNegativeInt = 1
+    """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
+    sac_copy_noise: bool = True
+    """Whether a SAC copy is perturbed like any other member (P: line 7). false: its slot's members are theta_sac itself, and
+    leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
+    where it reaches 9357, InvertedDoublePendulum)."""
+    adopt_sac: bool = False
+    """Put theta_es := theta_sac in place of the ES step where the SAC copies' mean return exceeds that of the members around
+    theta_es. Another way than winner_pull to carry SAC's skill over; ours."""
+    winner_selection: Literal["soft", "hard", "uniform"] = "soft"
+    """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
+    hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
+    uniform: as soft, but that many members win by chance: what selection is worth."""
+    winner_pull: Fraction = 0.1
+    """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill over.
+    0 in the paper's reading. M."""
+    crossover: Literal["row", "element", "off"] = "row"
+    """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2), nothing (C, in effect)."""
+    gradient_members: Literal["all", "centre"] = "all"
+    """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those whose parent is theta_es."""
+    gradient: Literal["noise", "displacement", "displacement_clipped"] = "noise"
+    """What F_i weighs in the ES gradient: eps_i (P: line 11); or (theta_i - theta_es) / sigma, which differs where the parent is
+    not theta_es, and then leads to or from that parent; or the same, its norm clipped to sqrt(d) for these members. Ours."""
+    sac_phases: bool = True
+    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger = phase; theta_sac stays
+    what it was drawn as, so that sac_copies = 0 goes with it."""
+    gradient_interval: Annotated[PositiveInt, OnlyWith(sac_phases=True)] = 5
+    """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
+    gate: Annotated[Literal["uniform", "normal"], OnlyWith(sac_phases=True)] = "uniform"
+    """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a probability (C)."""
+    learner_lag: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 0
+    """Generations for which a SAC phase runs beside the evaluation before its result enters [generations]; at most
+    gradient_interval. P: 0, all ranks wait for it."""
+    p_sac_initial: Annotated[Fraction, OnlyWith(sac_phases=True)] = 1.0
+    """p_sac at generation 0. C."""
+    p_sac_final: Annotated[Fraction, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 0.1
+    """p_sac after annealing. C."""
+    p_sac_annealed: Annotated[bool, OnlyWith(sac_phases=True)] = True
+    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial."""
+    p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
+    """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
+    amt_clip: NonNegativeFloat = 1e-4
+    """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
+    amt_trigger: Literal["phase", "interval"] = "phase"
+    """When sigma is tuned: after each SAC phase (P: line 24), or every amt_interval generations (C)."""
+    amt_interval: Annotated[PositiveInt, OnlyWith(amt_trigger="interval")] = 20
+    """Generations between tunings under amt_trigger = interval [generations]. C."""
+    amt_input: Literal["raw", "rank"] = "raw"
+    """What Eq. 6 compares: raw returns (P), or centred ranks, which makes it a constant (C)."""
+    amt_scope: Literal["noise", "gradient"] = "noise"
+    """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
+    sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 5
+    """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
+    sac_min_steps: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 1000
+    """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M."""
+    offspring_transitions: bool = False
+    """Whether the transitions of the population's episodes enter the replay, in member order, at the end of their generation
+    (ERL). P: no, 5.1.2 has a dedicated replay. They travel with the returns: n x fitness_episodes x horizon x (2 o + a + 2)
+    x 4 bytes a generation to rank 0's node, and twice that of each node's shared memory. Not with learner_lag."""
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message for a SAC phase that could not be made, or not be made again to the bit."""
+        if not self.sac_episodes and not self.sac_min_steps:
+            yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
+        if self.offspring_transitions and self.learner_lag:
+            yield (
+                f"{table}.offspring_transitions: not with {table}.learner_lag = {self.learner_lag}: a phase in flight would "
+                "sample what has come in by then, and its bits would depend on timing"
+            )
+        if self.learner_lag > self.gradient_interval:
+            yield (
+                f"{table}.learner_lag = {self.learner_lag}: must be at most {table}.gradient_interval "
+                f"({self.gradient_interval}), so that one phase is in flight at a time"
+            )
+
+    def problems_when_run(self, config: "Config") -> Iterator[str]:
+        """Yield a message for a population that has no room for its children and copies, or makes no gradient."""
+        yield from super().problems_when_run(config)
+        table, children, copies, have = config.algorithm, child_slots(self), self.sac_copies, slots(self)
+        if children + copies > have:
+            yield (
+                f"{table}: {children} crossover children + {copies} SAC copies > {have} slots; "
+                f"lower {table}.winner_fraction or {table}.sac_copies, or raise {table}.population_size"
+            )
+        unperturbed = children * (self.winner_selection == "hard") + copies * (not self.sac_copy_noise)
+        if unperturbed == have and self.gradient == "noise":
+            yield f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: no slot is perturbed, no ES gradient"
+        if self.gradient_members == "centre" and children + copies == have:
+            yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
+
+
+def slots(evolution: Evolution) -> int:
+    """Return the number of slots: mirrored, a slot is a pair of members; else one member."""
+    return evolution.population_size // 2 if evolution.sampling == "mirrored" else evolution.population_size
+
+
+def members(evolution: Evolution) -> int:
+    """Return the number of members, which is the number of fitness values of a generation."""
+    return slots(evolution) * (1 if evolution.sampling == "onesided" else 2)
+
+
+def winners(esac: ESAC) -> int:
+    """Return |W| = round(e n) [members]."""
+    return round(esac.winner_fraction * esac.population_size)
+
+
+def child_slots(esac: ESAC) -> int:
+    """Return the number of slots whose parent is a crossover child."""
+    if esac.crossover == "off":
+        return 0
+    return winners(esac) // 2 if esac.sampling == "mirrored" else winners(esac)

@@ -1,0 +1,68 @@
+"""The fields by their dotted names: `esac.sigma`, `seed`."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import GenericAlias
+from typing import Any, get_args, get_type_hints
+
+from esac_mpi.config.whole import Config
+
+
+def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of every field."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            yield from flatten(value, f"{prefix}{f.name}.")
+        else:
+            yield prefix + f.name, value
+
+
+DEFAULTS = dict(flatten(Config()))
+NAMES = tuple(DEFAULTS)
+
+
+def updated(config: Config, values: dict[str, Any]) -> Config:
+    """Return `config` with the dotted names of `values` replaced."""
+    for name, value in values.items():
+        *section, key = name.split(".")
+        if section:
+            part = replace(getattr(config, section[0]), **{key: value})
+            config = replace(config, **{section[0]: part})
+        else:
+            config = replace(config, **{key: value})
+    return config
+
+
+def value_of(config: Config, name: str) -> Any:
+    """Return the value of a field."""
+    found: Any = config
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def shown(value: Any) -> str:
+    """Return a value as a person writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@cache
+def hint(name: str) -> Any:
+    """Return the type of a field, without what else its annotation says."""
+    return get_type_hints(_owner(name))[name.rpartition(".")[2]]
+
+
+@cache
+def marks(name: str) -> tuple[Any, ...]:
+    """Return what the annotation of a field says beside its type: bounds and conditions; of a list, what it says of an entry."""
+    annotation = get_type_hints(_owner(name), include_extras=True)[name.rpartition(".")[2]]
+    if isinstance(annotation, GenericAlias):  # tuple[PositiveInt, ...]
+        annotation = get_args(annotation)[0]
+    return getattr(annotation, "__metadata__", ())
+
+
+def _owner(name: str) -> Any:
+    table = name.rpartition(".")[0]
+    return get_type_hints(Config)[table] if table else Config

@@ -1,0 +1,85 @@
+"""Configuration files: TOML in, TOML out."""
+
+import json
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from types import GenericAlias
+from typing import Any, Literal, get_args, get_origin
+
+from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.fields import hint
+from esac_mpi.config.names import known
+from esac_mpi.config.whole import Config
+from esac_mpi.directory import CONFIG, is_run
+
+# no part of a run: a directory is moved, a job has its own limit, and a change is let be once
+UNSAVED = ("run_dir", "max_hours", "task.changed")
+
+
+def from_table(table: dict[str, Any], source: str) -> dict[str, Any]:
+    """Check a parsed TOML table against the fields; return {dotted name: value}.
+
+    Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
+    """
+    values: dict[str, Any] = {}
+    for key, entry in table.items():
+        for name, value in ({f"{key}.{k}": v for k, v in entry.items()} if isinstance(entry, dict) else {key: entry}).items():
+            values[name] = _coerce(known(name, source), value, source)
+    return values
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a configuration file; return {dotted name: value}. Raises ConfigError."""
+    try:
+        return from_table(tomllib.loads(Path(path).read_text(encoding="utf-8")), str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits and lists in lists in lists
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return what a file sets; a run's own config.toml means the directory that it is in. Raises ConfigError."""
+    values = read_toml(path)
+    if path.name == CONFIG and is_run(path.parent):
+        values = {name: value for name, value in values.items() if name not in UNSAVED} | {"run_dir": str(path.parent)}
+    return values
+
+
+def to_toml(config: Config) -> str:
+    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED."""
+    tables = asdict(config)
+    lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k not in UNSAVED]
+    for name, table in tables.items():
+        if isinstance(table, dict):
+            part = {key: value for key, value in table.items() if f"{name}.{key}" not in UNSAVED}
+            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in part.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _coerce(name: str, value: Any, source: str) -> Any:
+    kind = hint(name)
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        wanted = " | ".join(repr(choice) for choice in get_args(kind))
+    elif isinstance(kind, GenericAlias):  # tuple[int, ...]
+        if isinstance(value, list) and all(type(v) is int for v in value):
+            return tuple(value)
+        wanted = "a list of integers"
+    else:
+        if type(value) is kind or (kind is float and type(value) is int):
+            return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses
+        wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[kind]
+    raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return repr(value)

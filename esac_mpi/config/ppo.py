@@ -1,0 +1,66 @@
+"""The table of PPO."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.table import OnlyWith, Reads, Table
+
+if TYPE_CHECKING:
+    from esac_mpi.config.whole import Config
+
+
+@dataclass(frozen=True)
+class PPO(Table):
+    """algorithm = "ppo": stable-baselines3's, by the extra `baselines` (B: its defaults; S: Schulman et al. 2017).
+
+    It plays a step at a time, for which a GPU is slower: learner.device = "cpu"."""
+
+    READS = Reads(("learner",), without=("policy.output",))  # always clips
+
+    lr_ppo: PositiveFloat = 3e-4
+    """Adam's learning rate of actor and critic, constant. B, S."""
+    gamma: Fraction = 0.99
+    """Discount. B, S."""
+    gae_lambda: Fraction = 0.95
+    """Weight of longer returns in the advantages (generalized advantage estimation). B, S."""
+    clip_range: PositiveFloat = 0.2
+    """Change of an action's probability ratio beyond which nothing is gained, epsilon. B, S."""
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """Weight of the entropy in the loss. B, S (continuous actions)."""
+    value_coefficient: NonNegativeFloat = 0.5
+    """Weight of the critic's squared error in the loss. B."""
+    max_grad_norm: PositiveFloat = 0.5
+    """Norm to which the gradient of a minibatch is cut. B."""
+    steps_per_generation: PositiveInt = 2048
+    """Training steps of a generation, which are one rollout [steps]; the episode in progress carries on in the next. B, S."""
+    batch_size: NonNegativeInt = 64
+    """Steps of a minibatch; the last of an epoch has what is left. B, S."""
+    epochs: PositiveInt = 10
+    """Passes over a rollout [epochs]. B, S."""
+    initial_std: PositiveFloat = 1.0
+    """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
+    action: Literal["categorical", "gaussian_argmax"] = "categorical"
+    """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
+    the ESAC authors' notebooks do."""
+    argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5
+    """Standard deviation under action = gaussian_argmax, not learned. The ESAC authors' notebooks."""
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message for minibatches that a rollout does not fill, or that have no spread of advantages."""
+        size, steps = self.batch_size, self.steps_per_generation
+        if not 1 < size <= steps:
+            yield f"{table}.batch_size = {size}: must be from 2 to {table}.steps_per_generation"
+        elif steps % size == 1:
+            yield (
+                f"{table}.batch_size = {size}: leaves a minibatch of one step of {steps}, whose advantage cannot be standardised"
+            )
+
+    def problems_when_run(self, config: "Config") -> Iterator[str]:
+        """Yield a message where the learner is asked for what stable-baselines3 does not do."""
+        if (precision := config.learner.precision) != "fp32":
+            yield (
+                f"learner.precision = {precision}: not with algorithm = {config.algorithm}, whose updates are "
+                "stable-baselines3's, in float32"
+            )

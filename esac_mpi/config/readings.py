@@ -1,0 +1,43 @@
+"""Readings of the paper: what `esac.reading` sets.
+
+"paper" departs from the defaults only where the paper says something else in words or in Algorithm 1; "repo" makes the public
+code's choices and keeps its dead operators dead, but not its crashes.
+"""
+
+from typing import Any
+
+from esac_mpi.config.evolution import ESAC
+from esac_mpi.config.reads import reads
+from esac_mpi.config.whole import Config
+
+READINGS: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "paper": {
+        "esac.sampling": "onesided",  # line 6
+        "esac.winner_pull": 0.0,  # lines 11 and 27 have none
+        "esac.crossover": "element",  # 5.1.2
+        "esac.gate": "normal",  # line 12
+        "esac.sac_min_steps": 0,  # D.1 counts episodes
+        "sac.value_network": True,  # line 19
+    },
+    "repo": {
+        "esac.sampling": "repo",  # n pairs
+        "esac.population_size": 10,
+        "esac.sac_copies": 4,
+        "esac.winner_pull": 0.0,
+        "esac.crossover": "off",  # works on copies, result discarded
+        "esac.amt_trigger": "interval",
+        "esac.amt_input": "rank",
+        "esac.amt_scope": "gradient",
+        "esac.sac_min_steps": 0,
+        "sac.interleaved": True,
+        "policy.hidden": (256, 256),
+        "policy.output": "clip",
+    },
+}
+
+
+def preset(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the reading sets, of ESAC and of its halves."""
+    algorithm = given.get("algorithm", Config.algorithm)
+    return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}

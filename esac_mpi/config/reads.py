@@ -1,0 +1,48 @@
+"""What a run reads of the configuration: what its algorithm's table declares, and the conditions that fields declare.
+
+Of a field that a run does not read the command line is refused, and a file's value is named in a warning.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from esac_mpi.config.fields import marks, shown, value_of
+from esac_mpi.config.table import OnlyWith, Reads
+from esac_mpi.config.whole import Config
+
+COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "display")  # tables that every algorithm reads
+
+
+@cache
+def declared(algorithm: str) -> Reads:
+    """Return what an algorithm's own table says that it reads beside it."""
+    return Config(algorithm=algorithm).own.READS
+
+
+def tables(algorithm: str) -> tuple[str, ...]:
+    """Return the tables that an algorithm reads beside those that all read: first its own."""
+    return (algorithm, *declared(algorithm).tables)
+
+
+def reads(algorithm: str, name: str) -> bool:
+    """Return whether an algorithm reads a field, whatever the other fields are."""
+    table, own = name.rpartition(".")[0], declared(algorithm)
+    return name not in own.without and (table in ("", *COMMON, *tables(algorithm)) or name in own.also)
+
+
+def conditions(name: str) -> dict[str, Any]:
+    """Return {name: value} of what other fields must be for a field to matter."""
+    table = name.rpartition(".")[0]
+    return {f"{table}.{key}": value for mark in marks(name) if isinstance(mark, OnlyWith) for key, value in mark.others.items()}
+
+
+def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
+    """Return {name: why} of those fields that a run of `config` does not read."""
+    found = {}
+    for name in names:
+        if not reads(config.algorithm, name):
+            found[name] = f"algorithm = {config.algorithm} does not read it"
+        elif missing := [f"{n} = {shown(v)}" for n, v in conditions(name).items() if value_of(config, n) != v]:
+            found[name] = f"read only with {missing[0]}"
+    return found

@@ -1,0 +1,35 @@
+"""Whether a configuration can be run: the bounds at its fields, then the rules of its tables."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from esac_mpi.config.bounds import Bound
+from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.fields import flatten, marks
+from esac_mpi.config.table import Table
+from esac_mpi.config.whole import Config
+
+
+def check(config: Config) -> None:
+    """Raise ConfigError unless every field, and every combination of fields, can be run."""
+    for problem in problems(config):
+        raise ConfigError(problem)
+
+
+def problems(config: Config) -> Iterator[str]:
+    """Yield a message for what is wrong; only the first one is sure, as rules expect values within their bounds."""
+    yield from _of_fields(config)
+    for f in fields(config):
+        table = getattr(config, f.name)
+        if isinstance(table, Table):
+            yield from table.problems(f.name)
+    yield from config.own.problems_when_run(config)
+
+
+def _of_fields(config: Config) -> Iterator[str]:
+    """Yield a message for every value that is out of the bounds of its field."""
+    for name, value in flatten(config):
+        runs = name.startswith(f"{config.algorithm}.")
+        bounds = [mark for mark in marks(name) if isinstance(mark, Bound) and (runs or not mark.when_run)]
+        for v in value if isinstance(value, tuple) else (value,):
+            yield from (f"{name} = {v!r}: {wrong}" for bound in bounds if (wrong := bound.problem(v)))

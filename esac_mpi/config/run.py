@@ -1,0 +1,119 @@
+"""Tables of the run itself, whatever algorithm runs: task, budget, policy, learner, evaluation, checkpoint, stop, display."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from esac_mpi.config.bounds import Matches, NonNegativeFloat, NonNegativeInt, PositiveInt
+from esac_mpi.config.table import Table
+
+
+@dataclass(frozen=True)
+class Task(Table):
+    """The environment."""
+
+    id: str = "HalfCheetah-v5"
+    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4: CyclicMDP-v0 by the
+    paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
+    horizon: NonNegativeInt = 0
+    """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
+    changed: Literal["refuse", "warn"] = "refuse"
+    """What a start does where the task (source, wrappers, model, or the rewards of its first steps) is no longer the one that the
+    run began with: refuse to go on, or go on with a warning. The best policy then begins anew."""
+
+
+@dataclass(frozen=True)
+class Budget(Table):
+    """Whichever is reached first ends the run; 0 = no limit. Naming any of them turns the default off."""
+
+    generations: NonNegativeInt = 0
+    """Generations [generations]."""
+    env_steps: NonNegativeInt = 0
+    """True environment steps of population, learner and evaluation together [steps]."""
+    nominal_steps: NonNegativeInt = 1_000_000
+    """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message where nothing ends the run."""
+        if not any(asdict(self).values()):
+            yield f"{table}: no limit is set; the run would never end. Set {table}.generations, env_steps or nominal_steps"
+
+
+@dataclass(frozen=True)
+class PolicyNetwork(Table):
+    """The network of theta_es, of every offspring and of the SAC mean."""
+
+    hidden: tuple[PositiveInt, ...] = (512, 512)
+    """Units of the hidden layers. P: 6.1; C: 256 256."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Nonlinearity of the hidden layers. P: 6.1."""
+    output: Literal["tanh", "clip"] = "tanh"
+    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip. algorithm = "ppo" always
+    clips, as its actions in training are."""
+
+
+@dataclass(frozen=True)
+class Learner(Table):
+    """Where the gradient learner runs."""
+
+    threads: PositiveInt = 1
+    """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
+    device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
+    """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Matrix products of the updates: bf16 multiplies in bfloat16 and keeps weights, gradients, Adam and losses in float32
+    (Micikevicius et al. 2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019, arXiv:1905.12322).
+    Worth it only where the device has units for it."""
+
+
+@dataclass(frozen=True)
+class Evaluation(Table):
+    """Noise-free episodes of theta_es and of the SAC mean, apart."""
+
+    every: PositiveInt = 10
+    """Generations between evaluations [generations]."""
+    episodes: PositiveInt = 10
+    """Episodes per policy and evaluation [episodes]. P: 6.1."""
+
+
+@dataclass(frozen=True)
+class Checkpoint(Table):
+    """When the complete state is saved; always at a stop and at the end."""
+
+    every_generations: NonNegativeInt = 20
+    """Generations between checkpoints [generations]; 0 = by time only."""
+    every_minutes: NonNegativeFloat = 10.0
+    """Longest time between checkpoints [min]; 0 = by generations only."""
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message where nothing is saved before the end."""
+        if not any(asdict(self).values()):
+            yield f"{table}.every_generations and {table}.every_minutes are both 0: a run that is killed would lose all"
+
+
+@dataclass(frozen=True)
+class Stop(Table):
+    """How a run ends before its budget does, and what counts as hanging."""
+
+    grace_seconds: NonNegativeFloat = 5.0
+    """A generation that is unfinished this long after SIGTERM is given up, and made again at the next start [s]. SLURM kills
+    30 s after it (KillWait), PBS 10 s (kill_delay)."""
+    starts: NonNegativeInt = 10
+    """So many starts in a row without progress make the run a failed one, which no job script starts again; 0 = no limit."""
+    member_minutes: NonNegativeFloat = 30.0
+    """A rank that is busy for longer with one member, evaluation episode or gradient update hangs, and ends the job [min];
+    0 = no limit."""
+    silent_minutes: NonNegativeFloat = 30.0
+    """Rank 0 ends the job after it has waited so long for the others, or for 20 median generations if that is longer [min];
+    0 = no limit."""
+
+
+@dataclass(frozen=True)
+class Display(Table):
+    """What the person sees."""
+
+    style: Literal["auto", "live", "plain"] = "auto"
+    """live: a small table that updates; plain: a line now and then; auto: live where the output is a terminal."""
+    every_seconds: NonNegativeFloat = 5.0
+    """Time between the first plain lines [s]; it grows to 2 % of the time since the start, at most 5 minutes. 0 = a line for
+    each generation."""

@@ -1,0 +1,24 @@
+"""Defaults, a reading of the paper, a file and a command line, in this order: how they make one configuration."""
+
+from typing import Any
+
+from esac_mpi.config.fields import DEFAULTS, updated
+from esac_mpi.config.halves import from_esac, is_resolved, spoken
+from esac_mpi.config.readings import preset
+from esac_mpi.config.reads import unread
+from esac_mpi.config.whole import Config
+
+
+def resolved(file: dict[str, Any], named: dict[str, Any]) -> Config:
+    """Return the configuration that a file and a command line make, both {dotted name: value}, unchecked."""
+    given = spoken(file) | named
+    base = updated(Config(), {"budget.nominal_steps": 0} if any(name.startswith("budget.") for name in given) else {})
+    return updated(base, {**preset(given), **from_esac(file, named), **given})
+
+
+def set_in_vain(config: Config, file: dict[str, Any], taken: dict[str, Any]) -> list[str]:
+    """Return the fields that a file sets away from their defaults and this run does not read; of a run's own it was told once."""
+    if is_resolved(file) and file.get("algorithm") == config.algorithm:
+        return []
+    names = [name for name, value in file.items() if value != DEFAULTS[name] and name.replace("esac.", "es.", 1) not in taken]
+    return [*unread(config, names)]

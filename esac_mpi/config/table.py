@@ -1,0 +1,38 @@
+"""What a table of the configuration says of itself beside its fields: its rules, and what an algorithm reads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from esac_mpi.config.whole import Config
+
+
+class OnlyWith:
+    """A condition in a field's annotation: what other fields of the table must be for this one to matter."""
+
+    def __init__(self, **others: Any) -> None:
+        self.others = others
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What an algorithm reads beside its own table, the fields without a table and the tables that all read."""
+
+    tables: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # single fields of other tables
+    without: tuple[str, ...] = ()  # fields of its tables, or of those that all read, that it does not read
+
+
+class Table:
+    """A table. What a single field may be stands at the field (bounds.py), rules that join fields in these methods."""
+
+    READS: ClassVar[Reads]  # said by every table of an algorithm; without default, so that it is not forgotten
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message for every rule that this table, whose name is given, breaks, whatever algorithm runs."""
+        yield from ()
+
+    def problems_when_run(self, config: "Config") -> Iterator[str]:
+        """Yield a message for every rule that this table breaks as that of the algorithm that runs."""
+        yield from ()

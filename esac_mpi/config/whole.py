@@ -1,0 +1,46 @@
+"""The whole configuration, made of its tables, and the names of the algorithms."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
+from esac_mpi.config.evolution import ES, ESAC
+from esac_mpi.config.off_policy import DDPG, SAC, TD3
+from esac_mpi.config.ppo import PPO
+from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
+from esac_mpi.config.table import Table
+
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")  # each is a table of Config and a file of algorithms/
+
+
+@dataclass(frozen=True)
+class Config:
+    """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
+
+    algorithm: Literal[ALGORITHMS] = "esac"  # type: ignore[valid-type]
+    """Which algorithm runs; its table below has the same name."""
+    seed: NonNegativeInt = 0
+    """Every random number of the run is addressed by this and what it is for."""
+    run_dir: str = ""
+    """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
+    max_hours: NonNegativeFloat = 0.0
+    """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that is less [h]; 0 = no time."""
+    task: Task = field(default_factory=Task)
+    budget: Budget = field(default_factory=Budget)
+    policy: PolicyNetwork = field(default_factory=PolicyNetwork)
+    esac: ESAC = field(default_factory=ESAC)
+    es: ES = field(default_factory=ES)
+    sac: SAC = field(default_factory=SAC)
+    td3: TD3 = field(default_factory=TD3)
+    ddpg: DDPG = field(default_factory=DDPG)
+    ppo: PPO = field(default_factory=PPO)
+    learner: Learner = field(default_factory=Learner)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    stop: Stop = field(default_factory=Stop)
+    display: Display = field(default_factory=Display)
+
+    @property
+    def own(self) -> Table:
+        """The table of the algorithm that runs."""
+        return getattr(self, self.algorithm)

@@ -1,0 +1,123 @@
+"""What a task is made of, so that a run is not continued on another one: its model as compiled, its source, its wrappers.
+
+Digests are the same in every process. Of the source only what is executed counts: neither comments, docstrings nor layout; and
+only files whose version is not recorded anyway: the modules of the task's own classes, and those of the same package or outside
+site-packages that they import.
+"""
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.envs import Env, import_mujoco
+
+RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "dm_env"}  # by provenance.versions
+PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's names: where its files were, how it looks
+PHYSICS = ("dm_control.mujoco.engine", "Physics")
+LISTED = 50  # modules named one by one
+
+
+def identity(env: Env) -> dict[str, str]:
+    """Return {model: digest, source: modules and their digests, wrappers: names}; empty strings where a task has none."""
+    layers = getattr(env, "layers", [])
+    wrappers = " of ".join(type(layer).__qualname__ for layer in layers)
+    return {"model": model(layers), "source": source(env.id, layers), "wrappers": wrappers}
+
+
+def model(layers: Iterable[Any]) -> str:
+    """Return a digest of the MuJoCo models that a task holds, as they are now; empty for none."""
+    digest, found = sha256(), False
+    for each in _models(layers):
+        found = True
+        for name, content in _contents(each):
+            digest.update(name.encode() + content)
+    return digest.hexdigest()[:16] if found else ""
+
+
+def _models(layers: Iterable[Any]) -> Iterator[Any]:
+    """Yield the MuJoCo models among the attributes of a task's layers, each once; dm_control has them inside a Physics."""
+    known: list[Any] = []
+    for layer in layers:
+        for value in getattr(layer, "__dict__", {}).values():
+            physics = any((base.__module__, base.__name__) == PHYSICS for base in type(value).__mro__)
+            found = value.model.ptr if physics else value
+            if isinstance(found, import_mujoco().MjModel) and not any(found is one for one in known):
+                known.append(found)
+                yield found
+
+
+def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and bytes of every array of a model, and of its options, but for PATHS and PICTURES."""
+    for part, prefix in ((model, ""), (model.opt, "opt.")):
+        for name in dir(part):
+            if name.startswith(("_", *PICTURES)) or name.endswith(PATHS):
+                continue
+            value = getattr(part, name)
+            if isinstance(value, np.ndarray):
+                yield prefix + name, value.tobytes()
+            elif isinstance(value, bytes) or (prefix and isinstance(value, int | float)):
+                yield prefix + name, repr(value).encode()
+
+
+def source(id: str, layers: Iterable[Any]) -> str:
+    """Return `module digest, module digest, ...` of a task's own source, by name; empty where all of it is in RECORDED."""
+    waiting = {id.partition(":")[0]} if ":" in id else set()
+    for layer in layers:
+        waiting |= {base.__module__ for base in type(layer).__mro__}
+        maker = getattr(getattr(layer, "__dict__", {}).get("spec"), "entry_point", "")  # a wrapper's would be a copy
+        waiting.add(maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", ""))
+    packages = {name.partition(".")[0] for name in waiting}
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    while waiting - seen:
+        name = min(waiting - seen)
+        seen.add(name)
+        if tree := _own(name, packages):
+            waiting |= _imported(tree, name)
+            found[name] = sha256(_executed(tree).encode()).hexdigest()[:8]
+    entries = [f"{name} {digest}" for name, digest in sorted(found.items())]
+    more = entries[LISTED:]
+    rest = [f"{len(more)} more {sha256(' '.join(more).encode()).hexdigest()[:8]}"] if more else []
+    return ", ".join(entries[:LISTED] + rest)
+
+
+def _own(name: str, packages: set[str]) -> ast.Module | None:
+    """Return the syntax of a loaded module that is one of the user's own, or of `packages`; None for another."""
+    package, file = name.partition(".")[0], getattr(sys.modules.get(name), "__file__", None) or ""
+    installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    if package in RECORDED | sys.stdlib_module_names or not file.endswith(".py") or (installed and package not in packages):
+        return None
+    try:
+        return ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):  # removed, or broken, since it was loaded
+        return None
+
+
+def _imported(tree: ast.Module, name: str) -> set[str]:
+    """Return the names of what a module may have imported: modules, and what may be modules or names in them."""
+    module = sys.modules[name]
+    package = name if hasattr(module, "__path__") else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # a relative import that was not made
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def _executed(tree: ast.Module) -> str:
+    """Return what a module executes: its syntax without docstrings and positions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            del node.body[: ast.get_docstring(node, clean=False) is not None]
+    return ast.dump(tree)

@@ -1,0 +1,113 @@
+"""What a task does in its first steps: the same on every node, and the same again after other episodes?
+
+An episode must be a function of its seed and its actions. One stretch of steps is played, another, and the first again.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from esac_mpi.envs import Env, UnstablePhysics
+from esac_mpi.noise import Purpose, generator, integer
+
+STRETCHES = ((0, 40), (1, 20), (0, 40))  # which start states and actions, and how many steps; the last is the first again
+PROBE_STEPS = sum(steps for _, steps in STRETCHES)
+KINDS = ("observations", "rewards", "ends")
+
+
+class Played(Protocol):
+    """What is played: an Env, or a layer of one."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode."""
+        ...
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action."""
+        ...
+
+
+class Probe(NamedTuple):
+    """What came of it."""
+
+    digests: str  # `kind digest, kind digest, ...` of KINDS in the first two stretches
+    apart: frozenset[str]  # of KINDS: what was not the same when the first stretch was played again
+
+
+def probe(env: Played) -> Probe:
+    """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`."""
+    first, other, again = [dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)) for stretch in STRETCHES]
+    digests = [f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS]
+    return Probe(", ".join(digests), frozenset(kind for kind in KINDS if first[kind] != again[kind]))
+
+
+def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield what the task answers to each reset and step of a stretch, as bytes in the order of KINDS."""
+    random, ended = generator(0, Purpose.PROBE, member=which), True
+    for number in range(steps):
+        action = random.uniform(env.low, env.high).astype(np.float32)
+        try:
+            if ended:
+                yield env.reset(integer(0, Purpose.PROBE, member=which, block=1 + number)).tobytes(), b"", b""
+            observation, reward, terminated, truncated = env.step(action)
+            ended = terminated or truncated
+            yield observation.tobytes(), struct.pack("<d", reward), bytes([terminated, truncated])
+        except UnstablePhysics:
+            ended = True
+            yield b"", b"", b"unstable"
+
+
+def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
+    """Return the sentence about a task that was not the same again, naming what keeps something, and the steps this took."""
+    layers = [Layer(layer) for layer in reversed(getattr(env, "layers", []))]
+    found = culprits(layers) or [f"{env.id} ({', '.join(sorted(apart))})"]
+    return (
+        f"an episode played again after others was not the same: {', '.join(found)} keeps something from one episode to the "
+        "next, or draws from another source than its seed. Results depend on the number of ranks and on restarts: docs/tasks.md"
+    ), sum(layer.steps for layer in layers)
+
+
+def culprits(layers: Sequence["Layer"]) -> list[str]:
+    """Return the layers, from the innermost, that answer otherwise again where those inside them do not; and in what."""
+    inside: set[str] = set()
+    found = []
+    for layer in layers:
+        try:
+            apart = probe(layer).apart
+        except Exception:  # a user's code, without its wrappers
+            continue
+        if apart - inside:
+            found.append(f"{layer.id} ({', '.join(sorted(apart - inside))})")
+        inside |= apart
+    return found
+
+
+class Layer:
+    """A layer of a Gymnasium environment and all inside it, played as an Env by actions of its own."""
+
+    low = high = np.zeros(0, np.float32)
+
+    def __init__(self, env: Any) -> None:
+        from gymnasium.spaces import flatten
+
+        self.id, self.steps = type(env).__name__, 0
+        self._env, self._actions = env, deepcopy(env.action_space)
+        self._flat = lambda observation: np.asarray(flatten(env.observation_space, observation))
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode, and the actions that follow."""
+        self._actions.seed(seed)
+        return self._flat(self._env.reset(seed=seed)[0])
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action of its own."""
+        self.steps += 1
+        observation, reward, terminated, truncated, _ = self._env.step(self._actions.sample())
+        return self._flat(observation), float(reward), bool(terminated), bool(truncated)

@@ -1,0 +1,62 @@
+"""The memory of this machine, as far as this process may use it: the physical memory, or less where a control group limits it."""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+GIB = 2**30
+FILES = {  # of a control group: limit, use, and the line of memory.stat about what can be dropped; by version
+    2: ("memory.max", "memory.current", "inactive_file"),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def total(root: Path = Path("/")) -> int:
+    """Return the memory that this process may use at most [bytes]."""
+    limits = [limit for limit, _ in _limits(root)]
+    return int(min([_meminfo("MemTotal", root) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *limits]))
+
+
+def free(root: Path = Path("/")) -> int:
+    """Return what is left of it now, with what the system would give back [bytes]."""
+    left = [limit - used for limit, used in _limits(root)]
+    return int(max(0, min([_meminfo("MemAvailable", root) or total(root), *left])))
+
+
+def size(count: float) -> str:
+    """Return bytes as a person reads them."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
+
+
+def _meminfo(name: str, root: Path) -> int:
+    """Return an entry of /proc/meminfo [bytes]; 0 where there is none."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        return 1024 * next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+    return 0
+
+
+def _limits(root: Path) -> Iterator[tuple[float, float]]:
+    """Yield (limit, use) of the control groups that this process is in [bytes]."""
+    for folder, version in _groups(root):
+        limit, used, droppable = FILES[version]
+        with suppress(OSError, ValueError):
+            most = (folder / limit).read_text().strip()
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            yield math.inf if most == "max" else int(most), int((folder / used).read_text()) - int(stat.get(droppable, 0))
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the folders of the memory's control groups that this process is in, from its own up, and their version."""
+    with suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            for folder in (base / path.lstrip("/"), *(base / path.lstrip("/")).parents):
+                yield folder, 1 if controllers else 2
+                if folder == base:
+                    break

@@ -1,0 +1,148 @@
+"""The history of a run: the newest rows in memory, older ones in closed segments that never change.
+
+So neither memory nor what a checkpoint writes grows with the generations. A file's manifest (attribute `history`, JSON) names the
+segments before its own rows; a file without one has all rows itself.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.record import files
+from esac_mpi.record.errors import Unreadable
+from esac_mpi.record.files import TAIL, Arrays, Image, Joined
+from esac_mpi.record.rows import Rows
+
+HISTORY = "history"  # folder of the segments, and attribute of the files that name them
+SEGMENT_BYTES = 2**25  # of the rows of a segment
+
+Shapes = dict[str, tuple[int, ...]]  # of a row, by the names of the columns
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A closed segment: rows [start, stop) of all columns that there were."""
+
+    index: int
+    start: int
+    stop: int
+    sha256: str  # of its HDF5 image
+    shapes: Shapes
+
+    @property
+    def name(self) -> str:
+        """Path from the run directory."""
+        return f"{HISTORY}/segment-{self.index:08d}-{self.sha256[:8]}.h5"
+
+
+def manifest(closed: Sequence[Closed]) -> dict[str, str]:
+    """Return the attribute that names the segments; none where there are none."""
+    kinds: list[Shapes] = []
+    for segment in closed:
+        if segment.shapes not in kinds:
+            kinds.append(segment.shapes)
+    named = [[s.start, s.stop, s.sha256, kinds.index(s.shapes)] for s in closed]
+    return {HISTORY: json.dumps({"rows": kinds, "segments": named})} if closed else {}
+
+
+def closed_of(attributes: Mapping[str, Any]) -> list[Closed]:
+    """Return the segments that a file's attributes name."""
+    if HISTORY not in attributes:
+        return []
+    found = json.loads(attributes[HISTORY])
+    kinds = [{name: tuple(shape) for name, shape in kind.items()} for kind in found["rows"]]
+    return [Closed(i, start, stop, sha, kinds[kind]) for i, (start, stop, sha, kind) in enumerate(found["segments"])]
+
+
+def check(run: Path, closed: Sequence[Closed]) -> None:
+    """Raise Unreadable unless the segments are there and, by their first bytes and sizes, those that were named."""
+    for segment in closed:
+        files.check(run / segment.name, segment.sha256)
+
+
+def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
+    """Return those of the columns that the segment has, verified when this process first reads it. Raises Unreadable."""
+    path = run / segment.name
+    try:
+        with path.open("rb") as stream:
+            about = path.stat()
+            _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
+            with files.opened(path, stream) as file:
+                return {name: files.array_of(file, name) for name in names if name in segment.shapes}
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+
+
+@lru_cache(maxsize=10_000)
+def _verify(path: Path, sha256: str, _about: tuple[int, int, int]) -> None:
+    with path.open("rb") as stream:
+        if files.verify(path, stream).sha256 != sha256:
+            raise Unreadable(f"{path}: not the file that was named")
+
+
+class History:
+    """What a run adds rows to; rank 0's."""
+
+    def __init__(self) -> None:
+        self.metrics, self.timing = Rows(), Rows(ragged=True)
+        self.closed: list[Closed] = []
+        self._joined: dict[str, Joined] = {}
+
+    def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
+        """Go on after these segments and the rows that follow them, metrics/<name> and timing/<name>."""
+        for group, rows in (("metrics", self.metrics), ("timing", self.timing)):
+            rows.load({name.partition("/")[2]: column for name, column in tail.items() if name.startswith(f"{group}/")})
+        self.closed, self._joined = list(closed), {}
+
+    @property
+    def generations(self) -> int:
+        """Rows, closed ones included."""
+        return self._before + self.metrics.count
+
+    @property
+    def _before(self) -> int:
+        return self.closed[-1].stop if self.closed else 0
+
+    @property
+    def tail(self) -> Arrays:
+        """The rows that are in memory, metrics/<name> and timing/<name>, each [rows, ...]."""
+        parts = (("metrics", self.metrics), ("timing", self.timing))
+        return {f"{group}/{name}": column for group, rows in parts for name, column in rows.columns.items()}
+
+    def stored(self) -> Arrays:
+        """Return the tail by the names that it has in a checkpoint."""
+        return {f"{TAIL}/{name}": column for name, column in self.tail.items()} if self.closed else self.tail
+
+    def close(self, store: Callable[[str, Image], None]) -> None:
+        """Let the oldest rows be segments, published by `store`, until what is left is smaller than one; the last row stays."""
+        rows = max(1, SEGMENT_BYTES // max(1, self.metrics.row_bytes + self.timing.row_bytes))
+        if self.metrics.count <= rows:
+            return
+        while self.metrics.count > rows:
+            arrays = {name: column[:rows] for name, column in self.tail.items()}
+            start, index = self._before, len(self.closed)
+            made = files.image(arrays, {"start": start, "stop": start + rows})
+            segment = Closed(index, start, start + rows, made.sha256, {name: a.shape[1:] for name, a in arrays.items()})
+            store(segment.name, made)
+            self.closed.append(segment)
+            self.metrics.drop(rows)
+            self.timing.drop(rows)
+        self.metrics.trim()
+        self.timing.trim()
+
+    def joined(self) -> dict[str, Joined]:
+        """Return how the columns of metrics.h5 are put together; nothing before the first segment."""
+        if not self.closed:
+            return {}
+        for name, column in self.tail.items():
+            joined = self._joined.setdefault(name, Joined(column.dtype))
+            for segment in self.closed:
+                if segment.start < joined.rows:
+                    continue
+                if name in segment.shapes:
+                    joined.add(segment.name, name, segment.start, (segment.stop - segment.start, *segment.shapes[name]))
+                joined.rows = segment.stop
+        return self._joined

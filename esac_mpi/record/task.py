@@ -1,0 +1,52 @@
+"""Whether a run goes on with the task that it began with: the same source, wrappers, model, observations and rewards."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.record.errors import Refused
+
+WORDS = {  # attribute of a run (provenance.task): what it is
+    "task_source": "its source",
+    "task_wrappers": "its wrappers",
+    "task_model": "its MuJoCo model as compiled",
+    "task_probe": "what it answers in its first steps",
+}
+MACHINE = ("cpu", "versions", "python")  # attributes without which a model and a probe have other bits anyway
+
+
+def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the WORDS of what has changed, with the names of its parts; what is not recorded, or has to differ here, has not."""
+    same_machine = all(was.get(name) == now.get(name) for name in MACHINE)
+    same_python = was.get("python") == now.get("python")
+    found = []
+    for name, words in WORDS.items():
+        old, new = was.get(name), now.get(name)
+        comparable = {"task_source": same_python, "task_wrappers": True}.get(name, same_machine and bool(old) and bool(new))
+        if old is not None and new is not None and old != new and comparable:
+            found.append(f"{words}{_which(name, old, new)}")
+    return found
+
+
+def _which(name: str, old: str, new: str) -> str:
+    if name == "task_wrappers":
+        return f" ({old or 'none'} -> {new or 'none'})"
+    if name == "task_model":
+        return ""
+    apart = set(old.split(", ")) ^ set(new.split(", "))  # `part digest`
+    return f" ({', '.join(sorted({entry.rpartition(' ')[0] for entry in apart if entry}))})"
+
+
+def refuse(path: Path, changed: list[str]) -> None:
+    """Raise Refused if the task has changed."""
+    if changed:
+        raise Refused(
+            f"{path} holds a run of another task; changed: {'; '.join(changed)}.\n"
+            "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves it aside) or another --run-dir"
+        )
+
+
+def told(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
+    """Return the attribute task_changes: what had changed after which generation, at this start and those before it."""
+    before = [str(was.get("task_changes", ""))]
+    return "; ".join(filter(None, [*before, f"after generation {generation}: {', '.join(changed)}" if changed else ""]))

@@ -1,0 +1,79 @@
+"""Busy seconds of many ranks: a row has the least, the mean and the most of all, and some ranks in turn; tools add up all."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+from esac_mpi.train import RECORDED, busy_columns
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+import measures
+import speeds
+import timeline
+from busy import busy
+
+
+@pytest.mark.parametrize("ranks", [1, 2, RECORDED])
+def test_of_few_ranks_a_row_has_all(ranks):
+    seconds = 1.0 + np.arange(ranks)
+    found = busy_columns(seconds, 7)
+    np.testing.assert_array_equal(found["busy_seconds"], seconds)
+    assert (found["busy_first"], found["busy_ranks"], found["busy_min"], found["busy_max"]) == (1, ranks, 1.0, ranks)
+
+
+@pytest.mark.parametrize("ranks", [65, 127, 128, 512])
+def test_of_many_ranks_each_has_its_turn_and_rank_0_always(ranks):
+    seconds, seen = 1.0 + np.arange(ranks), []
+    for generation in range(-(-(ranks - 1) // 63)):
+        found = busy_columns(seconds, generation)
+        shown, first = found["busy_seconds"], found["busy_first"]
+        assert shown[0] == seconds[0]
+        assert len(shown) <= RECORDED
+        np.testing.assert_array_equal(shown[1:], seconds[first : first + 63])
+        seen += shown[1:].tolist()
+        assert (found["busy_ranks"], found["busy_min"], found["busy_max"]) == (ranks, 1.0, ranks)
+        assert found["busy_mean"] == (ranks + 1) / 2
+    assert sorted(seen) == seconds[1:].tolist()
+
+
+def run_of(path, ranks, full):
+    """Leave three generations behind: rank i is busy for i + 1 s, all wait for the last; `full`: as runs of schema 2 have it."""
+    run = Run.begin(path, Config(), {"ranks": ranks})
+    for g in (1, 2, 3):
+        seconds = 1.0 + np.arange(ranks)
+        timing = {"busy_seconds": seconds} if full else busy_columns(seconds, g)
+        parts = {"seconds_evaluate": ranks + 1.0, "seconds_evaluation": 0.0, "seconds_update": 0.5}
+        row = {"generation": g, "fitness": np.ones(4), "sac_phase": 0}
+        run.append(row, {**timing, **parts, "wall_seconds": (ranks + 2.0) * g})
+    run.checkpoint(3, {"theta_es": np.ones(2, np.float32)}, {})
+    run.close()
+    return Run.open(path)
+
+
+@pytest.mark.parametrize("ranks", [2, 200])
+def test_tools_say_the_same_of_either_form(tmp_path, ranks):
+    full, some = run_of(tmp_path / "full", ranks, True), run_of(tmp_path / "some", ranks, False)
+    assert some.columns["timing/busy_seconds"].shape == (3, min(ranks, 64))
+    assert measures.parallel_efficiency(some) == pytest.approx(0.5)  # (R + 1) / 2 of R + 1 seconds
+    for one, other in zip(busy(full), busy(some), strict=True):
+        np.testing.assert_allclose(one, other)
+    assert speeds.point(full, "ESAC", 10) == speeds.point(some, "ESAC", 10)
+    found = timeline.activities(some)
+    np.testing.assert_allclose(found["members"], ranks * (ranks + 1) / 2)
+    np.testing.assert_allclose(sum(found.values()), ranks * (ranks + 2.0))
+    for name, seconds in timeline.activities(full).items():
+        np.testing.assert_allclose(found[name], seconds, err_msg=name)
+    assert {rank for rank, *_ in timeline.segments(some, 1)} == set(range(min(ranks, 64)))
+    figure = timeline.draw(some)
+    assert f"{ranks} ranks" in figure.get_suptitle()
+    assert figure.axes[0].get_ylabel() == ("rank" if ranks == 2 else "rank 0, others in turn")
+
+
+def test_a_run_without_busy_seconds_has_no_efficiency():
+    assert measures.parallel_efficiency(SimpleNamespace(columns={})) is None

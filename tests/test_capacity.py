@@ -1,0 +1,111 @@
+"""The replay's memory: how much a run comes to take, what this machine has, and a refusal before anything is allocated."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+from conftest import TASK, run
+
+from esac_mpi import capacity, check, ram
+from esac_mpi.config import Config, updated
+
+HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
+ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
+
+
+def settings(algorithm: str, **changes) -> Config:
+    unlimited = {"algorithm": algorithm, "budget.nominal_steps": 0}
+    return updated(Config(), unlimited | {name.replace("__", "."): value for name, value in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [
+        (settings("sac", budget__generations=3), 3 * 1000),
+        (settings("td3", budget__nominal_steps=50_000), 50_000 + 1000),
+        (settings("td3", td3__episodes_on="ranks", td3__episodes_per_generation=2, budget__env_steps=9_000), 9_000 + 2 * 1000),
+        (settings("ddpg", budget__generations=2, budget__env_steps=10**6), 2 * 1000),
+        (settings("esac", budget__generations=100), 100 / 5 * 5000),  # five episodes of 1000 steps, every five generations
+        (settings("esac", budget__nominal_steps=10**6), 1001 / 5 * 5000),
+        (settings("esac", budget__env_steps=10**6), 10**6 + 2 * 5000),
+        (settings("esac", budget__generations=100, esac__sac_phases=False), 0),
+        (settings("esac", budget__generations=4, esac__offspring_transitions=True), 4 * (50 * 1000 + 1000)),
+    ],
+)
+def test_the_most_that_a_budget_adds(config, most):
+    assert capacity.most_added(config, 1000) == most
+
+
+def test_what_a_run_never_writes_takes_no_memory():
+    config = settings("sac", sac__replay_capacity=10**9, budget__generations=3)
+    assert capacity.needed(config, HUMANOID) == 3000 * ROW
+    capacity.refuse_too_large(config, HUMANOID, 3000 * ROW)
+    whole = settings("sac", sac__replay_capacity=5000, budget__env_steps=10**9)
+    assert capacity.needed(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
+    assert capacity.needed(settings("es", budget__generations=3), HUMANOID) == 0
+    assert capacity.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
+
+
+@pytest.mark.parametrize(("algorithm", "table"), [("esac", "sac"), ("sac", "sac"), ("td3", "td3"), ("ddpg", "ddpg")])
+def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, table):
+    config = settings(algorithm, budget__env_steps=10**12, **{f"{table}__replay_capacity": 10**8})
+    with pytest.raises(capacity.ReplayTooLarge) as refusal:
+        capacity.refuse_too_large(config, HUMANOID, 2**33)
+    said = f"{table}.replay_capacity = 100000000: of 348 observations the replay comes to take 266.4 GiB"
+    assert str(refusal.value).startswith(said)
+    fits = 2_900_000 if algorithm == "esac" else 3_000_000  # 2**33 / ROW is 3,003,495; a phase's reserve is 5,000 or 1,000
+    assert f"the machine of rank 0 has 8.0 GiB: set it to {fits} or less" in str(refusal.value)
+    capacity.refuse_too_large(updated(config, {f"{table}.replay_capacity": fits}), HUMANOID, 2**33)
+
+
+def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
+    huge = [*TASK, "--algorithm", "sac", "--sac.replay_capacity", 10**12, "--budget.env_steps", 10**12]  # 44 TB
+    done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
+    assert done.stderr.startswith("esac_mpi: sac.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_check_tells_what_the_replay_takes(monkeypatch):
+    monkeypatch.setattr(check.ram, "total", lambda: 3 * 2**30)
+    monkeypatch.setattr(check.ram, "free", lambda: 2**30)
+    config = settings("sac", sac__replay_capacity=10**6, budget__env_steps=10**9)
+    (line,) = check.replay(config, HUMANOID)
+    assert line.found == "comes to take 2.7 GiB on rank 0's node, which has 3.0 GiB of memory, 1.0 GiB free"
+    assert line.remedy == "more than is free now"
+    assert not line.fatal
+    (line,) = check.replay(updated(config, {"sac.replay_capacity": 10**7}), HUMANOID)
+    assert line.fatal
+    assert "set it to 1100000 or less" in line.remedy
+    assert check.replay(settings("es"), HUMANOID) == []
+
+
+def machine(root, groups: str, files: dict[str, str]):
+    """Make a /proc of 8 GiB, half of it free, and control groups."""
+    whole = {"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n", "proc/self/cgroup": groups}
+    for name, text in {**whole, **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_memory_is_the_machines_or_what_a_control_group_leaves_of_it(tmp_path):
+    alone = machine(tmp_path / "alone", "0::/\n", {})
+    assert (ram.total(alone), ram.free(alone)) == (2**33, 2**32)
+    job = "sys/fs/cgroup/slurm/job_7"
+    second = {
+        f"{job}/step_0/memory.max": "max", f"{job}/step_0/memory.current": "5", f"{job}/step_0/memory.stat": "anon 5\n",
+        f"{job}/memory.max": str(2**31), f"{job}/memory.current": str(2**30), f"{job}/memory.stat": f"inactive_file {2**29}\n",
+    }  # fmt: skip
+    limited = machine(tmp_path / "limited", "0::/slurm/job_7/step_0\n", second)
+    assert (ram.total(limited), ram.free(limited)) == (2**31, 2**31 - 2**29)
+    old = {"memory.limit_in_bytes": str(2**63 - 4096), "memory.usage_in_bytes": "9", "memory.stat": "total_inactive_file 0"}
+    groups = "5:devices:/\n4:memory:/job\n0::/\n"
+    first = machine(tmp_path / "first", groups, {f"sys/fs/cgroup/memory/job/{name}": text for name, text in old.items()})
+    assert (ram.total(first), ram.free(first)) == (2**33, 2**32)
+
+
+def test_memory_without_proc_is_what_the_system_says(tmp_path):
+    assert ram.total(tmp_path) == ram.free(tmp_path) > 2**20
+    assert ram.size(1.5 * 2**30) == "1.5 GiB"
+    assert not math.isinf(ram.total())

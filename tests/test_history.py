@@ -1,0 +1,306 @@
+"""The history in closed segments: whole columns for every reader, nothing lost, the same cost in every generation."""
+
+import json
+import os
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from test_record import CONFIG, PROVENANCE, begin, flip, snapshot, state
+
+from esac_mpi import record
+from esac_mpi.config import to_toml
+from esac_mpi.record import Columns, Refused, Run, Unreadable, history, publish, read
+from esac_mpi.record.files import Joined
+
+ROW = 8 * (1 + 4 + 1 + 2)  # bytes of a row below on 2 ranks
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Segments of ten rows."""
+    monkeypatch.setattr(history, "SEGMENT_BYTES", 10 * ROW)
+
+
+def grow(run, start, stop, ranks=2):
+    for g in range(start, stop):
+        busy = np.full(ranks, 0.5)
+        run.append({"generation": g, "fitness": g + np.arange(4.0)}, {"wall_seconds": 2.0 * g, "busy_seconds": busy})
+
+
+def checkpointed(run, generation):
+    run.checkpoint(generation, state(generation), {})
+
+
+def make(path, *stops):
+    """Leave a run behind with a checkpoint at each of these generations."""
+    run = begin(path)
+    for stop in stops:
+        grow(run, run.generations, stop)
+        checkpointed(run, stop)
+    run.status("requeue", stops[-1])
+    run.close()
+
+
+def segments(path):
+    return sorted(int(file.name.split("-")[1]) for file in (path / "history").iterdir())
+
+
+def expected(generations):
+    g = np.arange(generations)
+    return {"metrics/generation": g, "metrics/fitness": g[:, None] + np.arange(4.0), "timing/wall_seconds": 2.0 * g}
+
+
+def test_whole_columns_for_every_reader(tmp_path, short, monkeypatch):
+    make(tmp_path / "run", 34, 57)
+    assert segments(tmp_path / "run") == [0, 1, 2, 3, 4]
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    for path in ("../moved", str(tmp_path / "moved")):
+        run = Run.open(path if isinstance(path, type(tmp_path)) else tmp_path / "other" / path)
+        with h5py.File(f"{path}/metrics.h5", "r") as file:
+            for name, column in expected(57).items():
+                for found in (file[name][:], run.columns[name], run.columns.read([name])[name]):
+                    assert found.dtype == column.dtype
+                    np.testing.assert_array_equal(found, column)
+    assert run.generation == 57
+    assert run.members("fitness").shape == (57, 4)
+    assert run.history["timing/wall_seconds"].tolist() == (2.0 * np.arange(57)).tolist()
+
+
+def test_a_short_history_is_a_plain_file(tmp_path):
+    make(tmp_path, 57)
+    assert not (tmp_path / "history").exists()
+    for name in ("metrics.h5", "checkpoint.h5"):
+        arrays, attributes = read(tmp_path / name)
+        assert "history" not in attributes
+        np.testing.assert_array_equal(arrays["metrics/generation"], np.arange(57))
+
+
+@pytest.mark.parametrize("source", ["metrics.h5", "checkpoint.h5", "checkpoint_prev.h5"])
+def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, source):
+    make(tmp_path, 34, 57)
+    for name in ("metrics.h5", "checkpoint.h5")[: ("metrics.h5", "checkpoint.h5", "checkpoint_prev.h5").index(source)]:
+        (tmp_path / name).unlink()
+    columns = Run.open(tmp_path).columns
+    assert columns.source == tmp_path / source
+    for name, column in expected(34 if "prev" in source else 57).items():
+        np.testing.assert_array_equal(columns[name], column)
+
+
+def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short, monkeypatch):
+    for stops in ((57,), (10, 11, 30, 31, 57), (3, 57)):
+        path = tmp_path / str(len(stops))
+        for stop in stops:
+            run = begin(path)
+            grow(run, run.generations, stop)
+            assert run.last_row()["generation"] == stop - 1
+            assert run.wall_seconds == 2.0 * (stop - 1)
+            run.publish_metrics(force=True)
+            checkpointed(run, stop)
+            grow(run, stop, stop + 25)  # lost: later than the checkpoint
+            run.publish_metrics(force=True)
+            run.close()
+        run = begin(path)
+        assert (run.generations, run.dropped) == (57, 25)
+        checkpointed(run, 57)
+        run.close()
+        for name, column in expected(57).items():
+            np.testing.assert_array_equal(Run.open(path).columns[name], column)
+
+
+def test_segments_that_nothing_names_are_deleted(tmp_path, short):
+    make(tmp_path, 34)
+    kept = segments(tmp_path)
+    run = begin(tmp_path)
+    grow(run, 34, 60)
+    run.publish_metrics(force=True)
+    run.close()
+    assert segments(tmp_path) == [0, 1, 2, 3, 4]
+    opened = Run.open(tmp_path)
+    run = begin(tmp_path)  # killed before a checkpoint: metrics.h5 is ahead, and readable until it is published anew
+    assert opened.columns["metrics/generation"].tolist() == list(range(60))
+    checkpointed(run, 34)
+    assert segments(tmp_path) == kept
+    assert not {file.name for file in (tmp_path / "history").iterdir()} - {s.name.split("/")[1] for s in run._history.closed}
+    run.close()
+
+
+def test_the_checkpoint_before_finds_all_that_it_names(tmp_path, short, caplog):
+    make(tmp_path, 34, 57)
+    flip(tmp_path / "checkpoint.h5")
+    run = begin(tmp_path)
+    assert (run.restored.source.name, run.generations, run.dropped) == ("checkpoint_prev.h5", 34, 23)
+    grow(run, 34, 57)
+    checkpointed(run, 57)
+    run.close()
+    for name in ("metrics.h5", "checkpoint.h5", "checkpoint_prev.h5"):
+        columns = Columns(tmp_path / name)
+        np.testing.assert_array_equal(columns["metrics/generation"], np.arange(34 if "prev" in name else 57))
+
+
+def test_a_segment_that_is_gone_or_truncated_is_named_at_the_start(tmp_path, short):
+    make(tmp_path, 34, 57)
+    segment = next((tmp_path / "history").glob("segment-00000001-*"))
+    content = segment.read_bytes()
+    for damage in (segment.unlink, lambda: segment.write_bytes(content[:-1])):
+        damage()
+        before = snapshot(tmp_path)
+        with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000001"):
+            begin(tmp_path)
+        with pytest.raises(Unreadable, match=r"nothing readable: .*segment-00000001"):
+            Run.open(tmp_path)
+        assert snapshot(tmp_path) == before
+        with h5py.File(tmp_path / "metrics.h5") as file:
+            if not segment.exists():  # HDF5 reads the rest; this is not a number of the run
+                assert (file["metrics/generation"][10:20] == np.iinfo(np.int64).min).all()
+                assert np.isnan(file["metrics/fitness"][10:20]).all()
+                assert file["metrics/generation"][20:].tolist() == list(range(20, 57))
+
+
+def test_a_damaged_segment_is_found_when_it_is_read(tmp_path, short):
+    make(tmp_path, 57)
+    segment = next((tmp_path / "history").glob("segment-00000001-*"))
+    opened = Run.open(tmp_path)
+    flip(segment)
+    for _ in range(2):
+        with pytest.raises(Unreadable, match=r"segment-00000001.*sha256 differs"):
+            opened.columns["metrics/generation"]
+
+
+def test_a_reader_of_before_keeps_its_rows_while_segments_close(tmp_path, short):
+    run = begin(tmp_path)
+    grow(run, 0, 8)
+    checkpointed(run, 8)
+    young = Run.open(tmp_path)
+    grow(run, 8, 57)
+    checkpointed(run, 57)
+    run.final({"evaluation_sac": np.array([7.0, 9.0])})
+    assert young.columns["metrics/generation"].tolist() == list(range(8))
+    assert young.members("fitness").shape == (8, 4)
+    older = Run.open(tmp_path)
+    assert older.columns["final/evaluation_sac"].tolist() == [7, 9]
+    grow(run, 57, 90)
+    checkpointed(run, 90)
+    np.testing.assert_array_equal(older.members("fitness"), expected(57)["metrics/fitness"])
+    run.close()
+
+
+def test_the_number_of_ranks_may_change_between_segments(tmp_path, short):
+    run = begin(tmp_path)
+    for start, ranks in ((0, 2), (20, 4), (40, 1)):
+        grow(run, start, start + 20, ranks)
+        checkpointed(run, start + 20)
+    run.close()
+    run = begin(tmp_path)
+    grow(run, 60, 70, 5)
+    checkpointed(run, 70)
+    run.close()
+    with h5py.File(tmp_path / "metrics.h5") as file:
+        for busy in (file["timing/busy_seconds"][:], Run.open(tmp_path).columns["timing/busy_seconds"]):
+            assert busy.shape == (70, 5)
+            assert np.isfinite(busy).sum(axis=1).tolist() == [2] * 20 + [4] * 20 + [1] * 20 + [5] * 10
+
+
+def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
+    run, written, sizes, kept = begin(tmp_path), [], [], []
+    for generation in (200, 2000):
+        grow(run, run.generations, generation)
+        checkpointed(run, generation)
+        grow(run, generation, generation + 1)
+        columns = {name: id(column.base) for name, column in run.tail.items()}
+        grow(run, generation + 1, generation + 8)
+        assert {name: id(column.base) for name, column in run.tail.items()} == columns  # a row is written in place
+        checkpointed(run, generation + 8)
+        written.append((run.checkpoint_bytes, len(segments(tmp_path))))
+        sizes.append((tmp_path / "checkpoint.h5").stat().st_size - len(read(tmp_path / "checkpoint.h5")[1]["history"]))
+        kept.append(sum(column.base.nbytes for column in run.tail.values()))
+    assert kept[0] == kept[1] < 100 * ROW
+    assert sizes[0] == pytest.approx(sizes[1], abs=4096)
+    more, segments_more = np.diff(written, axis=0)[0]
+    assert more < 1000 * segments_more  # their names, in each of four columns and twice in the manifest
+    run.close()
+
+
+def old(path, generations, more=()):
+    """Leave a run of schema 2 behind: all rows in its two files, wide busy_seconds, none of the columns that came later."""
+    columns = {**expected(generations), "timing/busy_seconds": np.full((generations, 100), 0.5)}
+    about = {**PROVENANCE, "config": to_toml(CONFIG), "generation": generations, "theta_sha256": "a", "state_sha256": "b"}
+    saved = {f"state/{name}": array for name, array in state(generations).items()}
+    path.mkdir()
+    publish(path / "checkpoint.h5", {**saved, **columns}, {**about, "replay": json.dumps({"bounds": [0, 0], "segments": []})})
+    publish(path / "metrics.h5", columns, {**about, "checkpoint_generation": generations})
+    (path / "run.lock").touch()
+
+
+def test_a_run_of_schema_2_is_read_and_gone_on_with(tmp_path, short, monkeypatch):
+    monkeypatch.setattr(record.files, "SCHEMA", 2)
+    old(tmp_path / "run", 57)
+    monkeypatch.setattr(record.files, "SCHEMA", 3)
+    opened = Run.open(tmp_path / "run")
+    assert (opened.columns.schema, opened.generation, opened.checkpoints[0].valid) == (2, 57, True)
+    run = begin(tmp_path / "run")
+    assert (run.restored.generation, run.generations, run.dropped) == (57, 57, 0)
+    for g in range(57, 80):
+        row = {"generation": g, "fitness": g + np.arange(4.0), "later": g}
+        run.append(row, {"wall_seconds": 2.0 * g, "busy_seconds": np.full(3, 0.5), "busy_mean": 0.5})
+    with pytest.raises(ValueError, match="row names differ"):  # once only
+        run.append({**row, "more": 1}, {})
+    checkpointed(run, 80)
+    run.close()
+    columns, least = Run.open(tmp_path / "run").columns, np.iinfo(np.int64).min
+    assert columns.schema == 3
+    with h5py.File(tmp_path / "run/metrics.h5") as file:
+        for found in (columns, file):
+            assert found["metrics/later"][:].tolist() == [least] * 57 + list(range(57, 80))
+            assert np.isnan(found["timing/busy_mean"][:]).tolist() == [True] * 57 + [False] * 23
+            assert found["timing/busy_seconds"].shape == (80, 100)
+            for name, column in expected(80).items():
+                np.testing.assert_array_equal(found[name][:], column)
+
+
+def test_virtual_columns_of_every_kind(tmp_path, short):
+    kinds = {"flag": np.array(True), "small": np.uint8(7), "none": np.zeros(0), "one": np.float32(0.1), "table": np.ones((2, 3))}
+    run = begin(tmp_path)
+    for _ in range(30):
+        run.append(kinds, {})
+    run.publish_metrics(force=True)
+    checkpointed(run, 30)
+    run.close()
+    columns = Run.open(tmp_path).columns
+    assert run._history.closed
+    with h5py.File(tmp_path / "metrics.h5") as file:
+        for name, value in kinds.items():
+            for found in (file[f"metrics/{name}"][:], columns[f"metrics/{name}"]):
+                assert (found.dtype, found.shape) == (value.dtype, (30, *value.shape))
+                np.testing.assert_array_equal(found, np.broadcast_to(value, found.shape))
+
+
+def test_a_segment_that_cannot_be_written_loses_nothing(tmp_path, short, monkeypatch):
+    make(tmp_path, 34)
+    run = begin(tmp_path)
+    grow(run, 34, 57)
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(tmp_path / "history", tmp_path / "elsewhere")
+    (tmp_path / "history").write_text("in the way")
+    with pytest.raises(record.Unsaved, match="history"):
+        checkpointed(run, 57)
+    (tmp_path / "history").unlink()
+    shutil.move(tmp_path / "elsewhere/history", tmp_path)
+    checkpointed(run, 57)
+    run.close()
+    np.testing.assert_array_equal(Run.open(tmp_path).columns["metrics/generation"], np.arange(57))
+
+
+def test_fill_values_are_no_numbers_of_a_run():
+    assert Joined(np.dtype(np.int64)).rows == 0
+    assert np.isnan(record.files.missing(np.dtype(np.float32)))
+    assert record.files.missing(np.dtype(np.int64)) == -(2**63)
+
+
+def test_other_settings_are_refused_before_a_segment_is_read(tmp_path, short):
+    make(tmp_path, 57)
+    with pytest.raises(Refused, match="seed: 0 -> 7"):
+        begin(tmp_path, record.updated(CONFIG, {"seed": 7}))
