@@ -28,6 +28,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World, binding, boards, free_memory
 from esac_mpi.config import Config
 from esac_mpi.envs import probe
+from esac_mpi.params import Params
 from esac_mpi.policy import Layout
 from esac_mpi.ram import GIB, size
 
@@ -265,7 +266,7 @@ class Counter:
         self.bytes += values.nbytes
         return values
 
-    def over_blocks(self, work: Any, count: int, columns: int) -> np.ndarray:
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
         """Do no work."""
         return np.zeros(columns)
 
@@ -275,7 +276,7 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
     if env is None:
         return []
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, epsilon.Philox(config.seed))
+    params = Params(config, layout, env.horizon, epsilon.Philox(config.seed))
     found, better = set_up.spread(params, ranks)
     if better and getattr(getattr(config, config.algorithm), "episodes_on", "") == "root":
         better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"
@@ -286,7 +287,7 @@ def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
     layout, counter = Layout((env.observation_size, *config.policy.hidden, env.action_size)), Counter(ranks)
     noise = set_up.make_epsilon(config, layout, counter)
-    set_up.make_state(ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, noise), counter)
+    set_up.make_state(Params(config, layout, env.horizon, noise), counter)
     return counter.bytes + 2**20
 
 

@@ -9,12 +9,13 @@
 """
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from esac_mpi import noise
 from esac_mpi.config import Evolution
+from esac_mpi.contracts import Memory
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
 
@@ -30,7 +31,7 @@ class Epsilon(Protocol):
         """Return block `number`, theta[part], of the noise of a slot in generation k, float32; not to be written to."""
 
 
-def make(evolution: Evolution | None, seed: int, layout: Layout, world: Any) -> Epsilon:
+def make(evolution: Evolution | None, seed: int, layout: Layout, world: Memory) -> Epsilon:
     """Return what a table names; every number drawn for an algorithm without one. Raises TableTooSmall."""
     if evolution is None or evolution.noise == "philox":
         return Philox(seed)
@@ -53,7 +54,7 @@ class Philox:
 class Table:
     """A piece of one table, at an offset that the address gives."""
 
-    def __init__(self, seed: int, d: int, size: int, world: Any) -> None:
+    def __init__(self, seed: int, d: int, size: int, world: Memory) -> None:
         if size < d:
             raise TableTooSmall(f"noise_table_size = {size}: theta alone has {d} parameters")
         self.values = world.shared((size,))  # float32 [size]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
-from esac_mpi.algorithms import ALGORITHMS, es
+from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
 from esac_mpi.job import (
     FAILED,
@@ -25,14 +26,15 @@ from esac_mpi.job import (
     fail,
     learner_arrays,
     main_policy,
+    pending_row,
     progress,
     replay,
     results,
     save_policy,
     saved,
-    taken_apart,
     together,
 )
+from esac_mpi.params import THETA_SAC, Params, make_policy
 from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
@@ -48,12 +50,12 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
     own_env = together(world, lambda: learner_env(config, world), task_errors)
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, noise, own_env)
+    params = Params(config, layout, env.horizon, noise, own_env)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
     learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
     learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
-    job = Job(config, world, env, params, initial, es.make_policy(params, env, output=declares.output), learner)
+    job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), learner)
 
     device = "none" if learner is None else str(learner.device)
     threads = config.learner.threads if declares.learning else 0
@@ -83,7 +85,6 @@ def go_back(job: Job) -> None:
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
     check_directory_is_shared(job)
-    world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
     if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
         where = run_directory(job.config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
@@ -131,7 +132,7 @@ def make_task(config: Config) -> envs.Env:
     return env
 
 
-def make_state(params: es.Params, world: Any) -> Any:
+def make_state(params: Params, world: Memory) -> Any:
     """Return the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
@@ -141,7 +142,7 @@ def make_state(params: es.Params, world: Any) -> Any:
     return initial
 
 
-def make_epsilon(config: Config, layout: Layout, world: Any) -> epsilon.Epsilon:
+def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsilon:
     """Return how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
     declared = ALGORITHMS[config.algorithm].DECLARES.evolution
     return epsilon.make(declared and declared(config), config.seed, layout, world)
@@ -162,7 +163,7 @@ def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) ->
     if (need := capacity.needed(config, env)) > (free := ram.free()):
         log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
     reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
-    theta = layout.initial(config.seed, es.THETA_SAC)
+    theta = layout.initial(config.seed, THETA_SAC)
     try:
         return learners.make(learning.learner, config, layout, theta, reserve, envs.is_discrete(env))
     except MemoryError as error:
@@ -217,7 +218,7 @@ def restore(job: Job) -> None:
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
         state.load(job.state, job.run.restored.state)
-        job.unevaluated = taken_apart(job.run.restored.pending)
+        job.unevaluated = pending_row(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = Best()  # of another task
     except (KeyError, ValueError):
@@ -236,7 +237,7 @@ def take_up(job: Job, run: "Run") -> None:
     )
 
 
-def spread(params: es.Params, ranks: int) -> tuple[str, str]:
+def spread(params: Params, ranks: int) -> tuple[str, str]:
     """Return what work a generation has for the ranks, and what number of them would do better, if any."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     declares, rows = algorithm.DECLARES, algorithm.board(params).rows

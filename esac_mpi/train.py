@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learning, log, rollout
-from esac_mpi.algorithms import es
+from esac_mpi import learning, log, population, rollout
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
@@ -115,17 +114,17 @@ def keep_time(job: Job) -> None:
 def evaluation_columns(job: Job) -> dict[str, np.ndarray | float]:
     """Evaluate on schedule; return a row's columns about it, nan in a generation without evaluation."""
     if job.evaluated:
-        columns = evaluate(job)
+        columns = evaluation_row(job)
         job.state.best = better(job, columns, job.state.best)
     else:
         columns = {f"evaluation_{name}": np.full(job.config.evaluation.episodes, np.nan) for name in job.state.policies}
     return {**columns, "best_return": job.state.best.episodic_return}
 
 
-def evaluate(job: Job) -> dict[str, np.ndarray]:
+def evaluation_row(job: Job) -> dict[str, np.ndarray]:
     """Play the evaluation episodes of this generation and count them; return {evaluation_<policy>: returns [episodes]}."""
     job.policy.normaliser = job.state.normaliser
-    returns, steps, unstable = rollout.evaluate(
+    returns, steps, unstable = rollout.evaluate_policies(
         job.world,
         job.env,
         job.policy,
@@ -187,7 +186,7 @@ def seeds(job: Job, k: int, members: list[int]) -> str:
     declared = job.algorithm.DECLARES.evolution
     if declared is None:
         return ""
-    return f"; seeds of their episodes {[es.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
+    return f"; seeds of their episodes {[population.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
 
 
 def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
@@ -239,7 +238,7 @@ def final_evaluation(job: Job) -> Best:
     else:
         learning.give_up(job.world)  # its start is saved
         steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
-        columns = evaluate(job)
+        columns = evaluation_row(job)
         extra = counters.env_steps_evaluation - steps
         counters.env_steps_evaluation, counters.unstable_episodes = steps, unstable
         if job.run:

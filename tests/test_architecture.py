@@ -10,12 +10,12 @@ LAYERS = [
     {"set_up"},
     {"job", "capacity"},
     {"comm", "record", "algorithms"},
-    {"learners", "provenance"},
-    {"rollout", "learning"},
-    {"transitions", "counters", "epsilon", "evolution"},
-    {"policy", "envs"},
+    {"population", "learners", "provenance"},
+    {"rollout", "learning", "params"},
+    {"transitions", "counters", "epsilon", "evolution", "state"},
+    {"policy", "envs", "contracts"},
 ]
-LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
+LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__init__", "__version__", "directory", "ram"}
 SOLE = {
     "mpi4py": {"comm"},

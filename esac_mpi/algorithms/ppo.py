@@ -11,10 +11,11 @@ import numpy as np
 from esac_mpi import learning
 from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never
-from esac_mpi.algorithms.es import Params, Row
 from esac_mpi.algorithms.sac import board
+from esac_mpi.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase
+from esac_mpi.params import Params, Row
 
 __all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
 
@@ -43,12 +44,12 @@ class State(td3.State):
     NAME: ClassVar[str] = "ppo"
 
 
-def init(params: Params, world: Any) -> State:
+def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: zeros, as the library draws its weights on rank 0 alone."""
     return State(world.share(np.zeros(params.layout.d, np.float32)))
 
 
-def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: a rollout of steps_per_generation steps and its updates; return its metrics and its timing.
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.
