@@ -11,9 +11,9 @@ from esac_mpi.record import Run
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import growth
-import simulation
-from simulation import Cluster, Costs, Schedule
+from esac_mpi.benchmarks import growth
+from esac_mpi.benchmarks import simulation
+from esac_mpi.benchmarks.simulation import Cluster, Costs, Schedule
 
 ONE = Costs(np.array([1.0]), d=1000)  # every episode lasts 1 s; nothing else costs anything
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}

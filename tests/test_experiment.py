@@ -19,12 +19,12 @@ from esac_mpi.record import Run
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import command
-import design
-import estimates
+from esac_mpi.analysis import command
+from esac_mpi.experiments import design
+from esac_mpi.experiments import estimates
 import experiment
-import rowfiles
-import running
+from esac_mpi.analysis import rowfiles
+from esac_mpi.experiments import running
 import sweep
 
 # Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks
@@ -359,7 +359,7 @@ def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
 
 
 def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
-    import stopwatch
+    from esac_mpi.experiments import stopwatch
 
     monkeypatch.setattr(stopwatch, "ROUNDS", 1)
     monkeypatch.setattr(stopwatch, "SECONDS", 0.01)

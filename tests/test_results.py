@@ -13,12 +13,12 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import command
-import pictures
+from esac_mpi.analysis import command
+from esac_mpi.analysis import pictures
 import results
-import standings
-import traces
-import verdicts
+from esac_mpi.analysis import standings
+from esac_mpi.analysis import traces
+from esac_mpi.analysis import verdicts
 from results import Row
 from test_tools_figures import make
 

@@ -14,20 +14,20 @@ from esac_mpi.record import Run
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import cells
-import command
-import curves
-import episodes
-import grids
-import groups
-import intervals
+from esac_mpi.analysis import tables as cells
+from esac_mpi.analysis import command
+from esac_mpi.analysis import curves
+from esac_mpi.analysis import episodes
+from esac_mpi.analysis import grids
+from esac_mpi.analysis import groups
+from esac_mpi.analysis import intervals
 import plot
 import scaling
 import sensitivity
-import speeds
+from esac_mpi.analysis import generation_times as speeds
 import sweep
 import table
-import timeline
+from esac_mpi.analysis import timeline
 import updates
 
 TOOLS = ("plot", "results", "scaling", "sensitivity", "sweep", "table", "updates")

@@ -27,11 +27,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import design
-import estimates
-import running
-from command import Unusable, ended, note, some
-from design import ROOT, Experiment, Planned, Product
+from esac_mpi.experiments import design
+from esac_mpi.experiments import estimates
+from esac_mpi.experiments import running
+from esac_mpi.analysis.command import Unusable, ended, note, some
+from esac_mpi.experiments.design import ROOT, Experiment, Planned, Product
 
 from esac_mpi.config import as_words
 from esac_mpi.record import RunFiles
@@ -233,7 +233,7 @@ def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]
 
 def measured(options: argparse.Namespace) -> Iterator[object]:
     """Measure this machine's speeds for the tasks of all experiments."""
-    import stopwatch
+    from esac_mpi.experiments import stopwatch
 
     planned = [run for name in design.names() for b in ("small", "paper") for run in runs_of(name, b)]
     yield stopwatch.write(sorted({run.config.task.id for run in planned}), options.machine)

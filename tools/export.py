@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch_policy import module, sac
+from esac_mpi.policies.torch_modules import module, sac
 
 from esac_mpi import Policy
 from esac_mpi.record import Unreadable

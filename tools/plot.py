@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from command import Unusable, ended, note, opened, some
-from curves import AXES, POLICIES, RIVALS, WINDOW, column, column_curve, per_generation, return_curve, training_curve
-from figures import Figure, headline, save
-from grids import Quantity, grid
-from groups import grouped
-from single import draw_alone
-from timeline import draw as draw_timeline
-from timeline import idle_share
+from esac_mpi.analysis.command import Unusable, ended, note, opened, some
+from esac_mpi.analysis.curves import AXES, POLICIES, RIVALS, WINDOW, column, column_curve, per_generation, return_curve, training_curve
+from esac_mpi.analysis.figures import Figure, headline, save
+from esac_mpi.analysis.grids import Quantity, grid
+from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.single import draw_alone
+from esac_mpi.analysis.timeline import draw as draw_timeline
+from esac_mpi.analysis.timeline import idle_share
 
 from esac_mpi.record import RunFiles
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import posture
-import recovery
-import stage
-from here import look_here
+from esac_mpi.analysis.here import look_here
+from esac_mpi.policies import posture
+from esac_mpi.policies import recovery
+from esac_mpi.policies import stage
 
 from esac_mpi import Policy, envs
 from esac_mpi.noise import Purpose, generator, integer

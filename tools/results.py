@@ -18,11 +18,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from command import ended
-from rowfiles import read, write
-from rows import MOST, Row, rows
-from standings import MEASURES, document
-from traces import sections
+from esac_mpi.analysis.command import ended
+from esac_mpi.analysis.rowfiles import read, write
+from esac_mpi.analysis.rows import MOST, Row, rows
+from esac_mpi.analysis.standings import MEASURES, document
+from esac_mpi.analysis.traces import sections
 
 __all__ = ["MOST", "Row", "main", "read", "rows", "write"]  # what experiment.py needs of results
 
@@ -40,8 +40,8 @@ def table(options: argparse.Namespace) -> Iterator[object]:
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
     """Draw a picture and yield where it was written."""
-    from figures import save  # needs matplotlib, which a table does not
-    from pictures import picture, suffixed
+    from esac_mpi.analysis.figures import save  # needs matplotlib, which a table does not
+    from esac_mpi.analysis.pictures import picture, suffixed
 
     yield from save(picture(sections(read(options.files)), options), suffixed(options.out))
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command import ended, opened
-from figures import COLOURS, STYLES, Axes, Figure, legend_below, matplotlib, panels, save
-from speeds import Times, efficiency, measured, per_episode, per_generation
+from esac_mpi.analysis.command import ended, opened
+from esac_mpi.analysis.figures import COLOURS, STYLES, Axes, Figure, legend_below, matplotlib, panels, save
+from esac_mpi.analysis.generation_times import Times, efficiency, measured, per_episode, per_generation
 
 MARKERS = "os^vDP"
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command import Unusable, ended, note, opened, some, tell_unfinished
-from curves import MEASURES, POLICIES, RIVALS, measured
-from figures import Axes, Figure, cells, headline, legend_below, looks, panels, save
-from groups import DEFAULTS, grouped, refuse_twins, settings, shown
-from intervals import interval, mean
+from esac_mpi.analysis.command import Unusable, ended, note, opened, some, tell_unfinished
+from esac_mpi.analysis.curves import MEASURES, POLICIES, RIVALS, measured
+from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, looks, panels, save
+from esac_mpi.analysis.groups import DEFAULTS, grouped, refuse_twins, settings, shown
+from esac_mpi.analysis.intervals import interval, mean
 
 from esac_mpi.record import RunFiles
 

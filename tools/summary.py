@@ -28,8 +28,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import measures
-from measures import last
+from esac_mpi.analysis import measures
+from esac_mpi.analysis.measures import last
 
 from esac_mpi.config import ConfigError
 from esac_mpi.log import compact, duration

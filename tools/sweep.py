@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from command import Unusable, ended, note
+from esac_mpi.analysis.command import Unusable, ended, note
 
 from esac_mpi.config import NAMES, Config, ConfigError, load, read_toml
 from esac_mpi.config.reads import reads

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from cells import Cell, Table, rendered
-from command import Unusable, ended, note, opened, some, tell_unfinished
-from curves import MEASURES, POLICIES, RIVALS, measured, position
-from groups import grouped
+from esac_mpi.analysis.tables import Cell, Table, rendered
+from esac_mpi.analysis.command import Unusable, ended, note, opened, some, tell_unfinished
+from esac_mpi.analysis.curves import MEASURES, POLICIES, RIVALS, measured, position
+from esac_mpi.analysis.groups import grouped
 
 from esac_mpi.record import RunFiles
 

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from command import ended, opened
-from curves import AXES, column, column_curve
-from figures import EngFormatter, headline, save
-from grids import grid
-from groups import grouped
+from esac_mpi.analysis.command import ended, opened
+from esac_mpi.analysis.curves import AXES, column, column_curve
+from esac_mpi.analysis.figures import EngFormatter, headline, save
+from esac_mpi.analysis.grids import grid
+from esac_mpi.analysis.groups import grouped
 
 
 def pictures(options: argparse.Namespace) -> Iterator[Path]:

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import measures
-import views
+from esac_mpi.analysis import measures
+from esac_mpi.analysis import views
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command import Unusable
-from rows import Row
+from esac_mpi.analysis.command import Unusable
+from esac_mpi.analysis.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
 PARSE: dict[Any, Callable[[str], Any]] = {

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from command import Unusable, note, some
-from curves import Curve
-from figures import Axes, Figure, cells, legend_below, looks, name_axis, panels
-from intervals import interquartile_mean, interval
+from esac_mpi.analysis.command import Unusable, note, some
+from esac_mpi.analysis.curves import Curve
+from esac_mpi.analysis.figures import Axes, Figure, cells, legend_below, looks, name_axis, panels
+from esac_mpi.analysis.intervals import interquartile_mean, interval
 
 POINTS = 100  # at which a group is summarised
 SHORT = 0.8  # of the longest run of a group: shorter ones are named

@@ -1,7 +1,7 @@
 """What can fall, how it is tilted, and how it stands. Part of tools/render.py."""
 
 import numpy as np
-from stage import NoTilt, library, simulator
+from esac_mpi.policies.stage import NoTilt, library, simulator
 
 from esac_mpi.envs import Env
 

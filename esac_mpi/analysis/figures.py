@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from curves import AXES
-from groups import FIRST, order
+from esac_mpi.analysis.curves import AXES
+from esac_mpi.analysis.groups import FIRST, order
 
 try:
     import matplotlib

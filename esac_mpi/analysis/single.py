@@ -1,8 +1,8 @@
 """Returns of one run in full: both policies and the noisy population, or the spread of the population's members."""
 
 import numpy as np
-from curves import column, column_curve, evaluations, per_generation, position
-from figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
+from esac_mpi.analysis.curves import column, column_curve, evaluations, per_generation, position
+from esac_mpi.analysis.figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
 
 from esac_mpi.record import RunFiles
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from curves import Curve, Origin, last_before
-from groups import order
-from rows import Row
+from esac_mpi.analysis.curves import Curve, Origin, last_before
+from esac_mpi.analysis.groups import order
+from esac_mpi.analysis.rows import Row
 
 
 @dataclass(frozen=True)

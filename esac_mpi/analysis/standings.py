@@ -7,13 +7,13 @@ old. Of fewer than four seeds the interquartile mean is their mean.
 from collections.abc import Iterator
 
 import numpy as np
-from cells import Cell, digits
-from cells import text as as_printed
-from command import Unusable, note, some
-from intervals import interquartile_mean, interval
+from esac_mpi.analysis.tables import Cell, digits
+from esac_mpi.analysis.tables import text as as_printed
+from esac_mpi.analysis.command import Unusable, note, some
+from esac_mpi.analysis.intervals import interquartile_mean, interval
 from table import published
-from traces import Sections, Trace, reached, row, values
-from verdicts import verdicts
+from esac_mpi.analysis.traces import Sections, Trace, reached, row, values
+from esac_mpi.analysis.verdicts import verdicts
 
 from esac_mpi.log import compact
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from posture import Body
-from stage import Watched
+from esac_mpi.policies.posture import Body
+from esac_mpi.policies.stage import Watched
 
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose, generator, integer

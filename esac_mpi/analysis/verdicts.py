@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from intervals import DRAWS, LEVEL
-from traces import Sections, reached, row, values
+from esac_mpi.analysis.intervals import DRAWS, LEVEL
+from esac_mpi.analysis.traces import Sections, reached, row, values
 
 from esac_mpi.log import compact
 

@@ -8,10 +8,10 @@ Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, 
 """
 
 import numpy as np
-from busy import busy
-from command import Unusable
-from curves import column, position
-from figures import Axes, Figure, name_axis, plt
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.command import Unusable
+from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
 
 from esac_mpi.config import Evolution
 from esac_mpi.record import RunFiles

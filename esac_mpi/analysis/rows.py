@@ -6,7 +6,7 @@ A run directory has megabytes, its rows 3 kB, which can be committed. Numbers ha
 from dataclasses import dataclass
 
 import numpy as np
-from curves import RIVALS, column, evaluated, per_generation, position, training
+from esac_mpi.analysis.curves import RIVALS, column, evaluated, per_generation, position, training
 
 from esac_mpi.record import RunFiles
 

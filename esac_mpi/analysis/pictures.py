@@ -4,13 +4,13 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from command import Unusable, note, some
-from curves import WINDOW, Curve
-from figures import COLOURS, EngFormatter, Figure, headline, legend_below, looks, panels
-from grids import grid
-from intervals import interval, mean
+from esac_mpi.analysis.command import Unusable, note, some
+from esac_mpi.analysis.curves import WINDOW, Curve
+from esac_mpi.analysis.figures import COLOURS, EngFormatter, Figure, headline, legend_below, looks, panels
+from esac_mpi.analysis.grids import grid
+from esac_mpi.analysis.intervals import interval, mean
 from sensitivity import Line, draw_line, normalised, set_axis
-from traces import Sections, Trace
+from esac_mpi.analysis.traces import Sections, Trace
 
 POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
 NAMES = {

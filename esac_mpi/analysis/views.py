@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import measures
+from esac_mpi.analysis import measures
 import numpy as np
-from curves import evaluated
+from esac_mpi.analysis.curves import evaluated
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table

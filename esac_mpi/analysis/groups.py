@@ -7,7 +7,7 @@ two readings of ESAC, or two values of a swept field, are never averaged as if t
 from collections.abc import Collection
 from typing import Any
 
-from command import Unusable
+from esac_mpi.analysis.command import Unusable
 
 from esac_mpi.config import FREE, READINGS, WARN, Config, flatten
 from esac_mpi.config.reads import reads

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from episodes import WINDOW, training, training_returns
+from esac_mpi.analysis.episodes import WINDOW, training, training_returns
 
 from esac_mpi.record import RunFiles
 

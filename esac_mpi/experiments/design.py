@@ -19,8 +19,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from command import Unusable
-from groups import shown
+from esac_mpi.analysis.command import Unusable
+from esac_mpi.analysis.groups import shown
 from sweep import DEFAULT
 
 from esac_mpi.config import NAMES, Config, ConfigError, as_words, check, from_table, read_toml

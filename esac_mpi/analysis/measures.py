@@ -7,8 +7,8 @@ Cost: nothing beside reading the columns. Command: none; import it.
 from typing import Any
 
 import numpy as np
-from busy import busy
-from curves import evaluations, policies
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.curves import evaluations, policies
 
 from esac_mpi.record import RunFiles
 

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from command import Unusable
-from design import Planned
-from measures import last
+from esac_mpi.analysis.command import Unusable
+from esac_mpi.experiments.design import Planned
+from esac_mpi.analysis.measures import last
 
 from esac_mpi.config import ConfigError, differences
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable

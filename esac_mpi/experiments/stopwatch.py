@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import bench
-from command import note
-from estimates import SPEEDS
-from here import look_here
+from esac_mpi.analysis.command import note
+from esac_mpi.analysis.here import look_here
+from esac_mpi.experiments.estimates import SPEEDS
 
 from esac_mpi import envs, learners
 from esac_mpi.config import Config, updated

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from busy import busy
-from command import Unusable, note
-from curves import column
-from groups import grouped
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.command import Unusable, note
+from esac_mpi.analysis.curves import column
+from esac_mpi.analysis.groups import grouped
 
 from esac_mpi.record import RunFiles
 

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command import Unusable
-from design import FOLDER, Planned
+from esac_mpi.analysis.command import Unusable
+from esac_mpi.experiments.design import FOLDER, Planned
 
 from esac_mpi.config import Config, members
 from esac_mpi.evolution import p_sac
