@@ -19,13 +19,11 @@ from esac_mpi.record import Run
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-from esac_mpi.analysis import command
-from esac_mpi.experiments import design
-from esac_mpi.experiments import estimates
 import experiment
-from esac_mpi.analysis import rowfiles
-from esac_mpi.experiments import running
 import sweep
+
+from esac_mpi.analysis import command, rowfiles
+from esac_mpi.experiments import design, estimates, running
 
 # Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks
 COUNTS = {

@@ -25,11 +25,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import evaluate
 import export
-from esac_mpi.policies import posture
-from esac_mpi.policies import ranks
-from esac_mpi.policies import recovery
 import render
-from esac_mpi.policies import stage
+
+from esac_mpi.policies import posture, ranks, recovery, stage
 
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)

@@ -13,15 +13,11 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-from esac_mpi.analysis import command
-from esac_mpi.analysis import pictures
 import results
-from esac_mpi.analysis import standings
-from esac_mpi.analysis import traces
-from esac_mpi.analysis import verdicts
 from results import Row
 from test_tools_figures import make
 
+from esac_mpi.analysis import command, pictures, standings, traces, verdicts
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 

@@ -14,21 +14,16 @@ from esac_mpi.record import Run
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-from esac_mpi.analysis import tables as cells
-from esac_mpi.analysis import command
-from esac_mpi.analysis import curves
-from esac_mpi.analysis import episodes
-from esac_mpi.analysis import grids
-from esac_mpi.analysis import groups
-from esac_mpi.analysis import intervals
 import plot
 import scaling
 import sensitivity
-from esac_mpi.analysis import generation_times as speeds
 import sweep
 import table
-from esac_mpi.analysis import timeline
 import updates
+
+from esac_mpi.analysis import command, curves, episodes, grids, groups, intervals, timeline
+from esac_mpi.analysis import generation_times as speeds
+from esac_mpi.analysis import tables as cells
 
 TOOLS = ("plot", "results", "scaling", "sensitivity", "sweep", "table", "updates")
 MODULES = (

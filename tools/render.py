@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from esac_mpi.analysis.here import look_here
-from esac_mpi.policies import posture
-from esac_mpi.policies import recovery
-from esac_mpi.policies import stage
 
 from esac_mpi import Policy, envs
+from esac_mpi.analysis.here import look_here
 from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.policies import posture, recovery, stage
 from esac_mpi.record import Unreadable
 from esac_mpi.rollout import play
 

@@ -1,18 +1,29 @@
-"""What the tools do alike at the command line: open the runs asked for, print what was made, or say in a sentence why not."""
+"""What the commands do alike: open the runs asked for, print what was made, or say in a sentence why not."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
-class Unusable(Exception):
-    """What was asked for cannot be had from these runs; the message is for the user. Exit code 2."""
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """Return the command line of a tool, whose docstring is its help."""
+    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
 
-    code = 2
+
+def add_runs(line: argparse.ArgumentParser) -> None:
+    """Let a command take run directories."""
+    line.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
+
+
+def add_policy(line: argparse.ArgumentParser, text: str) -> None:
+    """Let a command take the name of a policy that the runs have evaluated."""
+    line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
 
 
 def opened(paths: Iterable[Path]) -> list[RunFiles]:
@@ -48,18 +59,6 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
         print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
         return 2
     return 0
-
-
-def note(text: str) -> None:
-    """Tell the user something that is no error."""
-    print(f"note: {text}", file=sys.stderr)
-
-
-def some(names: Iterable[object], shown: int = 5) -> str:
-    """Return the first names, and how many more there are."""
-    listed = [str(name) for name in names]
-    more = len(listed) - shown
-    return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def tell_unfinished(runs: Iterable[RunFiles]) -> None:

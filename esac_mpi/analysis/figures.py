@@ -1,6 +1,9 @@
-"""How the figures look: colours, panels, axes, legend, and the files they are written to. Needs matplotlib."""
+"""How the figures look: colours, panels, axes, legend, and the files they are written to. Needs matplotlib.
 
-import sys
+Importing this sets matplotlib's style, and its backend where nobody has chosen one (a notebook has). Raises Missing.
+"""
+
+import os
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import cycle
@@ -8,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from esac_mpi.analysis.curves import AXES
-from esac_mpi.analysis.groups import FIRST, order
 
+from esac_mpi.analysis.curves import AXES
+from esac_mpi.analysis.messages import Missing
+from esac_mpi.analysis.names import ALGORITHMS, order
+
+os.environ.setdefault("MPLBACKEND", "Agg")
 try:
     import matplotlib
-
-    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
-except ImportError:
-    print("Plots need matplotlib: pip install esac_mpi[analysis]", file=sys.stderr)
-    sys.exit(2)
+except ImportError as error:
+    raise Missing("Plots need matplotlib: pip install esac_mpi[analysis]") from error
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: colour-blind safe
-PLAIN = [name.upper() for name in FIRST]  # have the first colours
+PLAIN = [name.upper() for name in ALGORITHMS]  # have the first colours
 STYLES = ("-", "--", "-.", ":")
 Look = dict[str, tuple[str, str]]  # {label: (colour, line style)}
 

@@ -1,13 +1,13 @@
-"""How long generations took, by algorithm, population size and ranks; drawn by scaling.py."""
+"""How long generations took, by algorithm, population size and ranks."""
 
 from dataclasses import dataclass
 
 import numpy as np
+
 from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.command import Unusable, note
 from esac_mpi.analysis.curves import column
 from esac_mpi.analysis.groups import grouped
-
+from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.record import RunFiles
 
 
@@ -33,11 +33,11 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     seconds = np.diff(column(run, "timing/wall_seconds"), prepend=0) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
     before = np.flatnonzero(ranks != ranks[-1])
     same = seconds[max(1, before[-1] + 1 if before.size else 0) :][-last:]
-    algorithm = getattr(run.config, run.config.algorithm)
-    return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * algorithm.fitness_episodes)
+    episodes = getattr(getattr(run.config, run.config.algorithm), "fitness_episodes", 1)  # of a member
+    return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
 
 
-def measured(runs: list[RunFiles], last: int) -> Times:
+def times_of(runs: list[RunFiles], last: int) -> Times:
     """Return the times of all runs. Raises Unusable for several tasks, or none with a population."""
     tasks = sorted({run.config.task.id for run in runs})
     if len(tasks) > 1:

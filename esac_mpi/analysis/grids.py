@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from esac_mpi.analysis.command import Unusable, note, some
+
 from esac_mpi.analysis.curves import Curve
-from esac_mpi.analysis.figures import Axes, Figure, cells, legend_below, looks, name_axis, panels
+from esac_mpi.analysis.figures import Axes, EngFormatter, Figure, cells, headline, legend_below, looks, name_axis, panels
 from esac_mpi.analysis.intervals import interquartile_mean, interval
+from esac_mpi.analysis.messages import Unusable, note, some
 
 POINTS = 100  # at which a group is summarised
 SHORT = 0.8  # of the longest run of a group: shorter ones are named
@@ -43,6 +44,18 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: tuple[str, str]
         return
     axes.plot(x, interquartile_mean(values), style, color=colour, lw=1.8, label=f"{name}, {len(curves)} seeds")
     axes.fill_between(x, *interval([values]), color=colour, alpha=0.2, lw=0)
+
+
+def summary(
+    groups: Groups, quantities: dict[str, Quantity], x: str, title: str, seeds: bool = False, counts: bool = False
+) -> Figure:
+    """Return the figure of quantities against an axis, and its headline; counts: written as 2 k, 3 M. Raises Unusable."""
+    figure = grid(groups, quantities, x, seeds)
+    if counts:
+        for axes in figure.axes:
+            axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    headline(figure, f"{title}; interquartile mean and 95 % interval over seeds")
+    return figure
 
 
 def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = False) -> Figure:

@@ -7,8 +7,8 @@ two readings of ESAC, or two values of a swept field, are never averaged as if t
 from collections.abc import Collection
 from typing import Any
 
-from esac_mpi.analysis.command import Unusable
-
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.names import order
 from esac_mpi.config import FREE, READINGS, WARN, Config, flatten
 from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
@@ -16,14 +16,7 @@ from esac_mpi.record import RunFiles
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
 DEFAULTS = dict(flatten(Config()))
-FIRST = ("esac", "es", "sac", "td3", "ddpg", "ppo")  # algorithms in tables and legends; others follow by name
 READING = "esac.reading"
-
-
-def order(algorithm: str) -> tuple[int, str]:
-    """Return a key that sorts algorithms, or the labels of groups."""
-    name = algorithm.split()[0].lower()
-    return FIRST.index(name) if name in FIRST else len(FIRST), algorithm
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
@@ -35,7 +28,7 @@ def settings(run: RunFiles) -> dict[str, Any]:
 def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     """Return the names of the settings in which runs differ, the reading first."""
     found = [settings(run) for run in runs]
-    names = [name for name in found[0] if name not in without and any(other[name] != found[0][name] for other in found)]
+    names = [name for name in found[0] if name not in without and any(other.get(name) != found[0][name] for other in found)]
     return sorted(names, key=lambda name: name != READING)
 
 

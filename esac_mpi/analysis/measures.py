@@ -1,15 +1,12 @@
-"""What the tools say of a run, worked out from its columns: counters, returns, speed, where time went, time left.
-
-Purpose: one definition of each figure for summary.py, watch.py and the figures. No MPI, no torch, no simulator.
-Cost: nothing beside reading the columns. Command: none; import it.
-"""
+"""What can be said of a run in figures, from its columns: counters, returns, speed, where time went, time left."""
 
 from typing import Any
 
 import numpy as np
-from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.curves import evaluations, policies
 
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.evaluations import evaluations, policies
+from esac_mpi.analysis.names import POLICIES, policy_order
 from esac_mpi.record import RunFiles
 
 KINDS = ("population", "learner", "evaluation")
@@ -42,9 +39,9 @@ def finite_mean(returns: np.ndarray) -> float | None:
 
 
 def last_evaluation(run: RunFiles) -> dict[str, Any]:
-    """Return the last mean return of each policy and the generation it was made in."""
+    """Return the last mean return of each policy, of theta_es and sac always, and the generation it was made in."""
     found: dict[str, Any] = {"generation": None}
-    for policy in policies(run):
+    for policy in policy_order([*POLICIES, *policies(run)]):
         generations, returns = evaluations(run, policy)
         found[policy] = finite_mean(returns[-1]) if len(returns) else None
         if len(returns):

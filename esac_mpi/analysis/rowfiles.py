@@ -1,4 +1,4 @@
-"""Rows of results as a CSV file: a head and a line a row; a number that there is none of is an empty field."""
+"""Rows of results as a CSV file: a head, then a line a row; a number that the run does not have is an empty field."""
 
 import csv
 import dataclasses
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from esac_mpi.analysis.command import Unusable
+
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}

@@ -6,11 +6,14 @@ A run directory has megabytes, its rows 3 kB, which can be committed. Numbers ha
 from dataclasses import dataclass
 
 import numpy as np
-from esac_mpi.analysis.curves import RIVALS, column, evaluated, per_generation, position, training
 
+from esac_mpi.analysis.curves import column, per_generation, position
+from esac_mpi.analysis.episodes import training
+from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run
+OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Row:
     return_theta_es: float | None
     """Mean return of a noise-free evaluation of theta_es in this generation."""
     return_learner: float | None
-    """The same of the learner's policy: the SAC mean, or the actor of td3, ddpg or ppo."""
+    """The same of the learner's policy, the SAC mean or TD3's actor say; of the best where there are several."""
     complete: bool
     """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
 
@@ -56,9 +59,14 @@ class Row:
         return self.experiment, self.budget, self.task, self.variant, self.value, self.seed
 
 
-def six(value: float) -> float | None:
+def rounded(value: float) -> float | None:
     """Return a number with 6 significant digits, None for what is not finite."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def returns(run: RunFiles, names: list[str]) -> dict[int, float]:
+    """Return the mean return of the best of some policies by generation."""
+    return dict(zip(*map(np.ndarray.tolist, best_of(run, names)), strict=True))
 
 
 def so_far(values: np.ndarray) -> np.ndarray:
@@ -76,8 +84,7 @@ def places(run: RunFiles, most: int) -> np.ndarray:
     generations = column(run, "metrics/generation")
     if not len(generations):
         return np.zeros(0, int)
-    policies = [evaluated(run, name)[0] for name in ("theta_es", "sac", *RIVALS)]
-    made, last = np.unique(np.searchsorted(generations, np.concatenate(policies))).astype(int), len(generations) - 1
+    made, last = np.searchsorted(generations, evaluated(run)[0]).astype(int), len(generations) - 1
     room = most if last in made else most - 1
     if len(made) > room:
         made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
@@ -97,12 +104,9 @@ def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, 
     fitness = so_far(per_generation(run, np.nanmean))
     counted = {name: column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")}
     steps, wall = position(run, "env_steps"), position(run, "wall")
-    returns = {
-        name: dict(zip(*map(np.ndarray.tolist, evaluated(run, name)), strict=True)) for name in ("theta_es", "sac", *RIVALS)
-    }
+    own, learners = returns(run, [OWN_COLUMN]), returns(run, [name for name in policies(run) if name != OWN_COLUMN])
     found = []
     for i, generation, n in zip(kept.tolist(), generations.tolist(), so_many.tolist(), strict=True):
-        learner = [returns[name][generation] for name in ("sac", *RIVALS) if generation in returns[name]]
         found.append(
             Row(
                 experiment, budget, run.config.task.id, variant, value, run.config.seed, generation,
@@ -111,10 +115,10 @@ def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, 
                 wall_seconds=round(float(wall[i]), 2),
                 gradient_updates=int(counted["gradient_updates"][i]),
                 training_episodes=n,
-                training_return=six(average[n - 1]) if n else None,
-                fitness_mean=six(fitness[i]) if len(fitness) else None,
-                return_theta_es=six(returns["theta_es"].get(generation, np.nan)),
-                return_learner=six(learner[0]) if learner else None,
+                training_return=rounded(average[n - 1]) if n else None,
+                fitness_mean=rounded(fitness[i]) if len(fitness) else None,
+                return_theta_es=rounded(own.get(generation, np.nan)),
+                return_learner=rounded(learners.get(generation, np.nan)),
                 complete=done and i == int(kept[-1]),
             )
         )  # fmt: skip

@@ -1,28 +1,30 @@
-"""Returns of one run in full: both policies and the noisy population, or the spread of the population's members."""
+"""Returns of one run in full: its policies and the noisy population, or the spread of the population's members."""
 
 import numpy as np
-from esac_mpi.analysis.curves import column, column_curve, evaluations, per_generation, position
-from esac_mpi.analysis.figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
 
+from esac_mpi.analysis.curves import column, column_curve, per_generation, position
+from esac_mpi.analysis.evaluations import evaluations, policies
+from esac_mpi.analysis.figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
+from esac_mpi.analysis.names import POLICIES, legend
 from esac_mpi.record import RunFiles
 
-ACTORS = {name: f"{name.upper()}'s actor" for name in ("td3", "ddpg", "ppo")}
-NAMES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy", **ACTORS}
 AXIS = {"return": "episodic return", "fitness": "fitness: episodic return of a member"}
 
 
 def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
-    """Draw all returns of one run: both policies' evaluations, and mean and maximum of the population."""
+    """Draw all returns of one run: its policies' evaluations, and mean and maximum of the population."""
     for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
         curve = column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):
             axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"noisy population, {name}")
-    for (policy, name), colour in zip(NAMES.items(), COLOURS, strict=False):
+    others = [name for name in policies(run) if name not in POLICIES]
+    for policy in policies(run):
+        colour = COLOURS[[*POLICIES, *others].index(policy) % len(COLOURS)]
         generations, returns = evaluations(run, policy)
         if not len(returns):
             continue
         where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
-        label = f"{name}: mean of {returns.shape[1]} episodes, band worst to best"
+        label = f"{legend(policy, run.config.algorithm)}: mean of {returns.shape[1]} episodes, band worst to best"
         axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
         axes.fill_between(where, np.nanmin(returns, axis=1), np.nanmax(returns, axis=1), color=colour, alpha=0.18, lw=0)
 

@@ -1,4 +1,4 @@
-"""Who is ahead on a task, at equal steps, true and nominal, and at equal wall time, in Markdown: made by results.py.
+"""Who is ahead on a task, at equal steps, true and nominal, and at equal wall time, in Markdown.
 
 Every figure is a run's last one at or before a limit, of the at most 25 rows that a run has: it may be a twenty-fifth of the run
 old. Of fewer than four seeds the interquartile mean is their mean.
@@ -7,14 +7,14 @@ old. Of fewer than four seeds the interquartile mean is their mean.
 from collections.abc import Iterator
 
 import numpy as np
-from esac_mpi.analysis.tables import Cell, digits
-from esac_mpi.analysis.tables import text as as_printed
-from esac_mpi.analysis.command import Unusable, note, some
-from esac_mpi.analysis.intervals import interquartile_mean, interval
-from table import published
-from esac_mpi.analysis.traces import Sections, Trace, reached, row, values
-from esac_mpi.analysis.verdicts import verdicts
 
+from esac_mpi.analysis.intervals import interquartile_mean, interval
+from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.published import published
+from esac_mpi.analysis.tables import Cell, digits, markdown
+from esac_mpi.analysis.tables import text as as_printed
+from esac_mpi.analysis.traces import Sections, Trace, reached, values
+from esac_mpi.analysis.verdicts import verdicts
 from esac_mpi.log import compact
 
 MEASURES = {
@@ -33,7 +33,7 @@ NOTE = (
 Column = tuple[str, str, float]  # (head, axis, limit)
 
 
-def measured(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
+def having(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     """Return the runs that have such numbers; name the others."""
     if without := [trace.name for traces in labels.values() for trace in traces if not trace.has(y)]:
         note(f"left out, nothing of this measure (yet): {some(without)}")
@@ -96,7 +96,7 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
     task = next(iter(labels.values()))[0].rows[0].task
     printed = published(["esac"], [task])[0][task] if papers else {}
     heads = ["variant", *(head for head, _, _ in columns), f"steps, updates within {compact(seconds)} s", *["the paper"] * papers]
-    yield from (f"### {title}", "", row(heads), row(["---"] * len(heads)))
+    table = [heads]
     best = [best_of([values(traces, axis, limit, y) for traces in labels.values()]) for _, axis, limit in columns]
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
@@ -109,13 +109,14 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
         )
         paper = printed.get(f"{name.upper()} [esac]")
         shown = [as_printed(paper, "markdown", best=False) if paper else "-"] * papers
-        yield row([name, *(cell(f, b) for f, b in zip(found, bold, strict=True)), taken if field == y else "", *shown])
+        table.append([name, *(cell(f, b) for f, b in zip(found, bold, strict=True)), taken if field == y else "", *shown])
+    yield from (f"### {title}", "", *markdown(table))
 
 
 def document(sections: Sections, measure: str, papers: bool, champion: str) -> str:
     """Return all tables. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
-    found = {title: kept for title, labels in sections.items() if (kept := measured(labels, y))}
+    found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}
     if not found:
         raise Unusable(f"nothing to tabulate yet: no run has {measure} in its rows")
     text = [f"{said[0].upper()}{said[1:]}. {NOTE}"]

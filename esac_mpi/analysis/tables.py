@@ -1,4 +1,4 @@
-"""A table of results as Markdown, LaTeX or CSV; made by table.py."""
+"""A table of results as Markdown, LaTeX or CSV."""
 
 import csv
 import io
@@ -62,8 +62,12 @@ def rendered(table: Table, printed: Table, about: list[str], form: str) -> str:
 
 def as_markdown(rows: list[list[str]], about: list[str]) -> str:
     """Return rows of cells, the head first, with what the table holds above."""
-    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    return "\n".join([*about, "", *(f"| {' | '.join(line)} |" for line in lines)])
+    return "\n".join([*about, "", *markdown(rows)])
+
+
+def markdown(rows: list[list[str]]) -> list[str]:
+    """Return rows of cells, the head first, as the lines of a Markdown table."""
+    return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
 
 
 def as_latex(rows: list[list[str]], about: list[str]) -> str:

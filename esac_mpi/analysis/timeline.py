@@ -1,4 +1,4 @@
-"""What the ranks of one run did when, from the recorded times; drawn by `plot.py RUN --what timeline`.
+"""What the ranks of one run did when, from the recorded times; as a picture.
 
 A generation is laid out as the program makes it: rank 0 writes the row before (the others begin at once), all evaluate their
 members and wait for the last, update together, wait for the learner, play the noise-free evaluation. Recorded are each
@@ -8,12 +8,11 @@ Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, 
 """
 
 import numpy as np
+
 from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.command import Unusable
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
-
-from esac_mpi.config import Evolution
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
@@ -34,9 +33,19 @@ def beside(run: RunFiles) -> np.ndarray:
     """Return whether a learner phase ran beside the evaluation [generations]: learner_lag generations after one began."""
     begun = column(run, "metrics/sac_phase").astype(bool)
     running = np.zeros(len(column(run, "timing/wall_seconds")), bool)
-    for later in range(1, 1 + (run.config.esac.learner_lag if begun.size else 0)):
+    for later in range(1, 1 + (learner_lag(run) if begun.size else 0)):
         running[later:] |= begun[:-later]
     return running
+
+
+def learner_lag(run: RunFiles) -> int:
+    """Return after how many generations a phase of the learner is merged, 0 in an algorithm that knows no such thing."""
+    return getattr(getattr(run.config, run.config.algorithm), "learner_lag", 0)
+
+
+def has_members(run: RunFiles) -> bool:
+    """Return whether a run has a population: without one, the ranks' busy time is the learner's."""
+    return "metrics/fitness" in run.columns
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
@@ -45,7 +54,7 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     learner = seconds(run, "learn")
-    if not isinstance(run.config.own, Evolution):  # its busy time is the learner's
+    if not has_members(run):
         members = np.zeros_like(members)
     learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
     found = {
@@ -69,7 +78,7 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
     start = wall[generation - 1] if generation else 0.0
     ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
-    own = isinstance(run.config.own, Evolution)
+    own = has_members(run)
     found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
     if beside(run)[generation]:
         found.append((0, "learner", ends[0] + spent[0], part["evaluate"] - spent[0]))
@@ -131,7 +140,7 @@ def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     draw_ranks(above, run, shown)
     draw_shares(below, run)
     config = run.config
-    lag = f", learner_lag {config.esac.learner_lag}" if config.algorithm == "esac" and config.esac.learner_lag else ""
+    lag = f", learner_lag {learner_lag(run)}" if learner_lag(run) else ""
     about = f"{config.task.id}: {config.algorithm.upper()}{lag}, seed {config.seed}, {ranks} rank{'s' * (ranks > 1)}"
     figure.suptitle(about, fontsize=11)
     figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)

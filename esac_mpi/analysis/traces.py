@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.groups import order
+from esac_mpi.analysis.names import order
 from esac_mpi.analysis.rows import Row
 
 
@@ -74,8 +75,3 @@ def reached(traces: list[Trace], axis: str, y: str) -> float:
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
     """Return the last number at or before the limit of each run, nan where it has none."""
     return np.array([last_before(trace.curve(axis, y), limit) for trace in traces])
-
-
-def row(cells: list[str]) -> str:
-    """Return a line of a Markdown table."""
-    return f"| {' | '.join(cells)} |"

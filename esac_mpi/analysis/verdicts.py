@@ -1,11 +1,12 @@
-"""Whether one variant beats another on a task, by the interval of the difference of their means; made for standings.py."""
+"""Whether one variant beats another on a task, by the interval of the difference of their means."""
 
 from collections.abc import Iterator
 
 import numpy as np
-from esac_mpi.analysis.intervals import DRAWS, LEVEL
-from esac_mpi.analysis.traces import Sections, reached, row, values
 
+from esac_mpi.analysis.intervals import DRAWS, LEVEL
+from esac_mpi.analysis.tables import markdown
+from esac_mpi.analysis.traces import Sections, reached, values
 from esac_mpi.log import compact
 
 
@@ -42,7 +43,7 @@ def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
         for axis, unit in (("env_steps", "steps"), ("nominal_steps", "nominal"), ("wall_seconds", "s")):
             limit = reached([*ours, *theirs], axis, y)
             said.append(f"{verdict(values(ours, axis, limit, y), values(theirs, axis, limit, y))} (at {compact(limit)} {unit})")
-        rows.append(row([title, f"{name} > {other}?", *said]))
+        rows.append([title, f"{name} > {other}?", *said])
     if rows:
         yield "### Verdicts"
         yield ""
@@ -52,4 +53,4 @@ def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
         yield "The better of two noisy evaluations is a little high, which favours a variant with two policies over one with one."
         yield ""
         heads = ["task", "question", "at equal true steps", "at equal nominal steps", "at equal wall time"]
-        yield from (row(heads), row(["---"] * len(heads)), *rows)
+        yield from markdown([heads, *rows])

@@ -1,20 +1,20 @@
 """What watch.py shows: one run figure by figure, or several, a line each.
 
-Purpose: text for a terminal, made of measures.py's figures. Cost: nothing beside reading the columns. Command: tools/watch.py.
+Text for a terminal, made of measures.py's figures.
 """
 
 import time
 from collections import Counter
 from pathlib import Path
 
-from esac_mpi.analysis import measures
 import numpy as np
-from esac_mpi.analysis.curves import evaluated
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from summary import resume_command
 
+from esac_mpi.analysis import measures
+from esac_mpi.analysis.evaluations import evaluated
+from esac_mpi.analysis.resume import resume_command
 from esac_mpi.log import compact, duration
 from esac_mpi.record import RunFiles
 

@@ -4,7 +4,7 @@ A file names what is common ([settings]), what is compared ([variants.NAME], and
 ([tasks.NAME]) and at which scale ([budgets.smoke], small, paper). Settings are fields of the program by their dotted names. Where
 two places set one field, the later of this list counts: the task's configuration file, settings, tasks, budgets.B.settings,
 budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table that a run's algorithm does not read is left out.
-Command: none; import it. configs/experiments/README.md has the format.
+configs/experiments/README.md has the format.
 """
 
 import dataclasses
@@ -19,15 +19,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.command import Unusable
 from esac_mpi.analysis.groups import shown
-from sweep import DEFAULT
-
-from esac_mpi.config import NAMES, Config, ConfigError, as_words, check, from_table, read_toml
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, ConfigError, as_words, check, from_table, read_toml
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.reads import unread
+from esac_mpi.experiments.settings import DEFAULT, full_name
 
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parents[2]  # the checkout, unless the package is installed apart from it
+ROOT = HERE if (HERE / "configs").is_dir() else Path.cwd()
 FOLDER = ROOT / "configs/experiments"
 UNLIMITED = 10**12  # environment steps of a run that wall time ends
 
@@ -229,6 +229,11 @@ def chosen(found: Experiment, name: str) -> Budget:
     return found.budgets[name]
 
 
+def folder_of(found: Experiment, budget: str, root: Path) -> Path:
+    """Return the folder of an experiment at a budget."""
+    return root / f"{found.id}-{budget}"
+
+
 def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
     b = chosen(found, name)
@@ -237,7 +242,7 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     made: dict[Path, Planned] = {}
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
-        where = root / f"{found.id}-{name}" / "-".join(parts)
+        where = folder_of(found, name, root) / "-".join(parts)
         line = [str(seed) if before == "--seed" else token for before, token in zip(["", *run.line], run.line, strict=False)]
         one = replace(run, seed=seed, ranks=ranks, line=line, run_dir=where, config=replace(run.config, seed=seed))
         if made.setdefault(where, one) is not one:
@@ -268,8 +273,7 @@ def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) 
     base = from_file(path)
     algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
     if value is not None:
-        name = found.field if "." in found.field or found.field in NAMES else f"{algorithm}.{found.field}"
-        settings |= fields({name: value}, f"{found.id}: sweep")
+        settings |= fields({full_name(algorithm, found.field): value}, f"{found.id}: sweep")
     for name, why in unread(settled(base, {**settings, "algorithm": algorithm}), settings).items():
         if name in mine:
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")

@@ -2,10 +2,12 @@
 
 A run of G generations, episodes taken to be as long as the task allows (H steps), takes about
 
+The terms that an algorithm has are read off the fields of its table: population_size, gradient_interval, steps_per_generation.
+
     population   G * members * fitness_episodes * H            steps of environment and policy
-    learner      es     none
-                 esac   E[phases] * max(sac_episodes * H, sac_min_steps), E[phases] = the sum of P(mu < p_sac(k)), k = g, 2g .. G
-                 else   G * steps_per_generation, or G * episodes_per_generation * H where all ranks play
+    learner      with gradient_interval     E[phases] * max(sac_episodes * H, sac_min_steps), E[phases] = the sum of
+                                            P(mu < p_sac(k)), k = g, 2g .. G
+                 with steps_per_generation  G of these, or G * episodes_per_generation * H where all ranks play
     updates      updates_per_step for each of these after start_steps (with esac and sac from the first on);
                  ppo    G * epochs * ceil(steps_per_generation / batch_size)
     evaluation   (G / every + 1) * policies * episodes * H     steps
@@ -17,7 +19,7 @@ or large (2x512, batch 256), which is taken from 128 units on. G is what the lim
 divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
 an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
 generations, with their updates. A run that wall time ends costs that time. On r ranks a job lasts (population +
-evaluation) / r + learner, since all wait for the learner, and reserves r times that. Command: none; experiment.py prints it.
+evaluation) / r + learner, since all wait for the learner, and reserves r times that.
 """
 
 import math
@@ -29,14 +31,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from esac_mpi.analysis.command import Unusable
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, Evolution, members
+from esac_mpi.evolution import p_sac
 from esac_mpi.experiments.design import FOLDER, Planned
 
-from esac_mpi.config import Config, members
-from esac_mpi.evolution import p_sac
-
 SPEEDS = FOLDER / "speeds.toml"
-POPULATION = ("esac", "es")
+AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
 LARGE = 128  # units of a layer from which a network counts as large
 
 
@@ -87,23 +89,43 @@ def work(config: Config, task_horizon: int) -> Work:
     """Return what a run is expected to do, for a task's own time limit [steps]."""
     horizon = min(task_horizon, config.task.horizon or task_horizon)
     count = generations(config, horizon)
-    episodes = config.evaluation.episodes * (2 if config.algorithm == "esac" else 1)
+    episodes = config.evaluation.episodes * policies(config)
     learner, updates = learning(config, horizon, count)
     evaluation = (count // config.evaluation.every + 1) * episodes * horizon
     return Work(count * population_steps(config, horizon), learner, updates, evaluation)
 
 
+def learner_of(config: Config) -> str:
+    """Return the table of the gradient learner, "" without one."""
+    tables = config.own.READS.tables
+    others = [table for table in tables if table != "learner"]
+    return [*others, config.algorithm][0] if "learner" in tables else ""
+
+
+def policies(config: Config) -> int:
+    """Return how many policies an evaluation plays: the population's and the learner's."""
+    return int(has_population(config)) + int(bool(learner_of(config))) or 1
+
+
+def has_population(config: Config) -> bool:
+    """Return whether the algorithm evaluates a population."""
+    return hasattr(config.own, "population_size")
+
+
 def population_steps(config: Config, horizon: int) -> int:
     """Return the steps of a generation's members."""
-    if config.algorithm not in POPULATION:
+    if not has_population(config):
         return 0
-    evolution = getattr(config, config.algorithm)
-    return members(evolution) * evolution.fitness_episodes * horizon
+    table = config.own
+    count = members(table) if isinstance(table, Evolution) else table.population_size
+    return count * getattr(table, "fitness_episodes", 1) * horizon
 
 
 def training_steps(config: Config, horizon: int) -> int:
-    """Return the steps of a generation of an algorithm without a population."""
-    options = getattr(config, config.algorithm)
+    """Return the steps of a generation of an algorithm without a population. Raises Unusable."""
+    options = config.own
+    if not hasattr(options, "steps_per_generation"):
+        raise Unusable(f"what a generation of {config.algorithm} costs is not known")
     parallel = getattr(options, "episodes_on", "root") == "ranks"
     return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
 
@@ -116,14 +138,14 @@ def generations(config: Config, horizon: int) -> int:
         limits.append(math.ceil(budget.nominal_steps / (horizon if population else training_steps(config, horizon))))
     if budget.env_steps:
         learner = learning(config, horizon, 1000)[0] / 1000
-        evaluation = config.evaluation.episodes * (2 if config.algorithm == "esac" else 1) * horizon / config.evaluation.every
+        evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
         limits.append(math.ceil(budget.env_steps / (population + learner + evaluation)))
     return max(1, min(limits))
 
 
 def expected_phases(config: Config, count: int) -> float:
-    """Return how many SAC phases ESAC is expected to have in so many generations."""
-    esac = config.esac
+    """Return how many phases of the learner ESAC is expected to have in so many generations."""
+    esac = config.own
     if not esac.sac_phases:
         return 0.0
     k = np.arange(esac.gradient_interval, count + 1, esac.gradient_interval)
@@ -138,16 +160,16 @@ def expected_phases(config: Config, count: int) -> float:
 
 def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
     """Return the learner's steps and updates in so many generations."""
-    name = config.algorithm
-    if name == "es":
+    options, learner = config.own, learner_of(config)
+    if hasattr(options, "gradient_interval"):
+        steps = expected_phases(config, count) * max(options.sac_episodes * horizon, options.sac_min_steps)
+        return steps, steps * getattr(config, learner).updates_per_step
+    if not learner:
         return 0.0, 0.0
-    if name == "esac":
-        steps = expected_phases(config, count) * max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps)
-        return steps, steps * config.sac.updates_per_step
-    options, steps = getattr(config, name), float(count * training_steps(config, horizon))
-    if name == "ppo":
+    steps = float(count * training_steps(config, horizon))
+    if hasattr(options, "epochs"):
         return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
-    before = 0 if name == "sac" else options.start_steps
+    before = 0 if learner in AT_ONCE else options.start_steps
     return steps, max(0.0, steps - before) * options.updates_per_step
 
 
@@ -156,7 +178,7 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     if planned.seconds:
         return Cost(0.0, planned.seconds)
     config = planned.config
-    learner = {"esac": "sac", "es": ""}.get(config.algorithm, config.algorithm)
+    learner = learner_of(config)
     size = "large" if max(config.policy.hidden) >= LARGE else "small"
     if config.task.id not in known.step or (learner and learner not in known.update):
         missing = config.task.id if config.task.id not in known.step else learner
@@ -168,8 +190,7 @@ def cost(planned: Planned, known: Speeds) -> Cost:
 
 def ranks_of(planned: Planned, cores: int) -> int:
     """Return the ranks of a run's job: its own number; else `cores` where a population, or the training episodes, are spread."""
-    options = getattr(planned.config, planned.config.algorithm)
-    spread = planned.config.algorithm in POPULATION or getattr(options, "episodes_on", "root") == "ranks"
+    spread = has_population(planned.config) or getattr(planned.config.own, "episodes_on", "root") == "ranks"
     return planned.ranks or (cores if spread else 1)
 
 

@@ -3,7 +3,6 @@
 A run with a number of ranks has the machine to itself. Wall time counts from where a run says that it goes on, without imports;
 what it has had is kept in spent.json beside the runs, and is no less than its own history says. Interrupted (Ctrl-C, SIGTERM),
 the runs save themselves, and the next start goes on.
-Command: none; experiment.py imports it.
 """
 
 import json
@@ -19,11 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from esac_mpi.analysis.command import Unusable
-from esac_mpi.experiments.design import Planned
 from esac_mpi.analysis.measures import last
-
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ConfigError, differences
+from esac_mpi.experiments.design import Planned
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 STATUS = "status.json"
@@ -80,7 +78,7 @@ class Ended:
     seconds: float  # it went on for, this time
 
     def __str__(self) -> str:
-        run = opened(self.planned)
+        run = files_of(self.planned)
         at = f", generation {run.generation}" if run else ""
         best = run.status.get("best_return") if run else None
         reached = f", best return {best:,.6g}" if best is not None else ""
@@ -88,7 +86,7 @@ class Ended:
         return f"{self.planned.run_dir.name}: {self.how}{at}, {self.seconds:.0f} s{reached}{log}"
 
 
-def opened(planned: Planned) -> RunFiles | None:
+def files_of(planned: Planned) -> RunFiles | None:
     """Return a run's files, None where there is nothing of it yet, or nothing readable."""
     try:
         return Run.open(planned.run_dir)
@@ -125,7 +123,7 @@ def left(planned: Planned, spent: Spent) -> float | None:
 
     A run that failed or died is not done, however long it lasted. Raises Unusable where there is one of other settings.
     """
-    run = opened(planned)
+    run = files_of(planned)
     if run and (changed := differences(run.config, planned.config)):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Unusable(f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root")
@@ -159,12 +157,12 @@ def begin(planned: Planned, seconds: float) -> Going:
     return Going(planned, process, seconds, time.monotonic(), began)
 
 
-def ended(going: Going) -> Ended:
+def outcome(going: Going) -> Ended:
     """Return how a run ended whose process has; status.json decides, since launchers garble exit codes.
 
     One of an earlier start says nothing of this one, but that a complete run was left as it is.
     """
-    run, code = opened(going.planned), going.process.returncode
+    run, code = files_of(going.planned), going.process.returncode
     state = run.state if run and (going.taken_up or (run.state == "complete" and code == 0)) else ""
     if state == "complete" or (state == "requeue" and going.over):
         how = "done"
@@ -205,7 +203,7 @@ def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, hea
                     going.remove(one)
                     if one.planned.seconds:
                         spent.note(one.planned, one.planned.seconds - one.unused)
-                    yield ended(one)
+                    yield outcome(one)
                 else:
                     one.watch()
     finally:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import bench
-from esac_mpi.analysis.command import note
-from esac_mpi.analysis.here import look_here
-from esac_mpi.experiments.estimates import SPEEDS
-
 from esac_mpi import envs, learners
+from esac_mpi.analysis.here import look_here
+from esac_mpi.analysis.messages import note
+from esac_mpi.benchmarks import competitors
 from esac_mpi.config import Config, updated
+from esac_mpi.experiments.estimates import SPEEDS
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import play
 
@@ -47,7 +46,7 @@ def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
 
 def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     """Return the seconds of an update; PPO's with its share of the rollout, and with the batch of its defaults."""
-    learn = rollouts(hidden) if name == "ppo" else bench.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
+    learn = rollouts(hidden) if name == "ppo" else competitors.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
 
     def turn() -> tuple[int, float]:
         start = time.process_time()
@@ -60,17 +59,17 @@ def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
 def rollouts(hidden: tuple[int, ...]) -> Callable[[], tuple[int, float]]:
     """Return a turn of PPO: rollouts of 512 steps that cost no simulation, and the updates from them."""
     config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512, "learner.device": "cpu"})
-    layout = Layout((bench.OBSERVATION, *hidden, bench.ACTION))
-    learner, env = learners.make("ppo", config, layout, layout.initial(0, 0)), bench.Idle()
+    layout = Layout((competitors.OBSERVATION, *hidden, competitors.ACTION))
+    learner, env = learners.make("ppo", config, layout, layout.initial(0, 0)), competitors.Idle()
     phases = iter(range(10**9))
 
     def learn(count: int) -> int:
         return learner.phase(env, next(phases), 0, 512, True).gradient_updates
 
-    return bench.chunks(learn, 1, SECONDS)
+    return competitors.chunks(learn, 1, SECONDS)
 
 
-def measured(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
+def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
     """Return the file's text."""
     lines = [
         "# Speeds that estimates of core-hours are made from; measure your own machine's: python tools/experiment.py speeds",
@@ -111,5 +110,5 @@ def installed() -> list[str]:
 def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
     """Measure and write the file; return its path."""
     look_here()
-    path.write_text(measured(tasks, installed(), machine), encoding="utf-8")
+    path.write_text(speeds_text(tasks, installed(), machine), encoding="utf-8")
     return path

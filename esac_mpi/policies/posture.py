@@ -1,9 +1,9 @@
-"""What can fall, how it is tilted, and how it stands. Part of tools/render.py."""
+"""What can fall, how it is tilted, and how it stands."""
 
 import numpy as np
-from esac_mpi.policies.stage import NoTilt, library, simulator
 
 from esac_mpi.envs import Env
+from esac_mpi.policies.stage import NoTilt, library, simulator
 
 NOISE = 0.1  # joints are within this of the model's own pose [rad]
 FREE, SLIDE, HINGE = 0, 2, 3  # mjtJoint

@@ -1,4 +1,4 @@
-"""The ranks of a tool: those that mpirun or srun started, or this process alone, without MPI. Part of tools/evaluate.py."""
+"""The ranks of a tool: those that mpirun or srun started, or this process alone, without MPI."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether balance comes back from tilted starts: the paper's Figure 4 as a count. Part of tools/render.py.
+"""Whether balance comes back from tilted starts: the paper's Figure 4 as a count.
 
 In trial after trial the body leans forward and backward in turn. Balance is back at the first step from which, to the end of the
 first WINDOW, the lean is below LEAN and the body's centre of mass above BALANCED of its height in standing. Below FALLEN of it,
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from esac_mpi.policies.posture import Body
-from esac_mpi.policies.stage import Watched
 
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.policies.posture import Body
+from esac_mpi.policies.stage import Watched
 from esac_mpi.rollout import play
 
 WINDOW = 100  # [steps]

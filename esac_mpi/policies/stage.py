@@ -1,4 +1,4 @@
-"""The simulator behind an environment, and pictures of it. Part of tools/render.py.
+"""The simulator behind an environment, and pictures of it.
 
 The steps of esac_mpi.envs change the library's own model and data, so a picture of those is a picture of the episode. Nothing
 here steps them.

@@ -1,4 +1,4 @@
-"""A policy as a torch module, and as the actor of stable-baselines3's SAC. Part of tools/export.py."""
+"""A policy as a torch module, and as the actor of stable-baselines3's SAC."""
 
 from typing import Any, cast
 

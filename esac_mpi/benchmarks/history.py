@@ -1,18 +1,32 @@
-"""What the history of a run costs as it grows, measured on rows of ESAC's size; `bench.py history` prints it."""
+"""What the history of a run costs as it grows, measured on rows of ESAC's size: append, publication, checkpoint, memory."""
 
+import argparse
 import resource
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
 EVERY = 500  # generations between two checkpoints
 SCALARS = (30, 18)  # columns of one number in metrics/ and timing/
 Figures = dict[str, tuple[str, list[float]]]  # what was measured: unit, values
+
+
+def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
+    """Measure what the history of a run costs as it grows."""
+    cases, marks = (((4, 2),), (5, 10)) if options.quick else (((50, 16), (500, 64)), (1_000, 10_000, 100_000))
+    for n, ranks in cases:
+        with tempfile.TemporaryDirectory() as place:
+            for generation, figures in grow(Path(place) / "run", n, ranks, marks):
+                case = f"n={n} ranks={ranks} generations={generation:,}"
+                for name, (unit, values) in figures.items():
+                    yield Measurement.of("history", case, name, unit, values)
 
 
 def row(random: np.random.Generator, generation: int, n: int, ranks: int) -> tuple[dict, dict]:
