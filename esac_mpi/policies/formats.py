@@ -1,4 +1,4 @@
-"""A policy in the formats of other software, each read back and held against ours; `export` writes one that acts the same."""
+"""A policy in the formats of other software; `difference` says how far what was read back acts from ours."""
 
 import logging
 from collections.abc import Callable
