@@ -26,10 +26,10 @@ def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
 
 
-def opened(paths: Iterable[Path]) -> list[RunFiles]:
+def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
     """Open every run once, in the order given. Raises Unusable with a sentence for each that cannot be read."""
     runs, problems, code = {}, [], 2
-    for path in paths:
+    for path in map(Path, paths):
         try:
             runs[path.resolve()] = Run.open(path)
         except (Refused, ConfigError, Unreadable, OSError) as error:

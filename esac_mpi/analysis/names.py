@@ -28,5 +28,7 @@ def legend(policy: str, algorithm: str) -> str:
 
 def better(policies: Iterable[str]) -> str:
     """Return in words what the better of these policies is."""
-    others = [name for name in policy_order(policies) if name not in POLICIES]
-    return ", or ".join(["the better of theta_es and the SAC mean", *others])
+    found = policy_order(policies)
+    others = [name for name in found if name not in POLICIES]
+    known = ["the better of theta_es and the SAC mean"] if len(others) < len(found) or not found else []
+    return ", or ".join([*known, *others])
