@@ -10,8 +10,9 @@ from conftest import ROOT
 from test_tools_figures import make
 
 from esac_mpi import analysis
-from esac_mpi.analysis import names, pictures, plots, sensitivity, timeline, traces, views
-from esac_mpi.analysis.rows import rows as rows_of
+from esac_mpi.analysis import names, plots, sensitivity, timeline, views
+from esac_mpi.analysis.results import pictures, traces
+from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.analysis.run_tables import described
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run

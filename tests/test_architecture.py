@@ -2,6 +2,9 @@
 
 import ast
 from pathlib import Path
+from typing import get_args, get_type_hints
+
+from esac_mpi.config import Config
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [
@@ -23,6 +26,11 @@ LAYERS[-1] |= {"__init__", "__version__", "directory", "ram"}
 BESIDE = {"analysis", "experiments", "policies", "benchmarks", "stress"}  # what tools/ are made of: no run needs it
 ANALYSED = {"record", "config", "log", "__version__"}  # what analysis may import of the program
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
+NAMED = {  # what has the name of an algorithm or policy as a string
+    "names.py",
+    "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
+    "table.py",  # --published esac: a paper
+}  # fmt: skip
 TIMED, SHOWN = {"benchmarks"}, {"policies"}  # import simulators and torch, inside functions
 SOLE = {
     "mpi4py": {"comm"},
@@ -97,7 +105,7 @@ def test_no_module_of_the_program_imports_what_tools_are_made_of():
 
 
 def test_analysis_reads_files_alone():
-    for path in (PACKAGE / "analysis").glob("*.py"):
+    for path in (PACKAGE / "analysis").rglob("*.py"):
         names = imports(path)
         assert not {n.split(".")[0] for n in names} & HEAVY, path.name
         assert {n.split(".")[1] for n in names if n.startswith("esac_mpi.")} <= ANALYSED | {"analysis"}, path.name
@@ -105,7 +113,7 @@ def test_analysis_reads_files_alone():
 
 def test_mpi_is_asked_for_where_a_launcher_has_started_ranks_and_nowhere_else_beside_the_program():
     for name in BESIDE:
-        for path in (PACKAGE / name).glob("*.py"):
+        for path in (PACKAGE / name).rglob("*.py"):
             if path.name != "ranks.py":  # which imports it then
                 assert not [n for n in imports(path) if n.startswith("esac_mpi.comm")], path.name
 
@@ -123,8 +131,15 @@ def at_the_top(path: Path) -> set[str]:
 
 def test_simulators_and_torch_are_imported_inside_functions_beside_the_program():
     for name in BESIDE:
-        for path in (PACKAGE / name).glob("*.py"):
+        for path in (PACKAGE / name).rglob("*.py"):
             assert not at_the_top(path) & HEAVY, path.name
+
+
+def test_algorithms_and_policies_are_named_in_one_file_of_analysis_and_in_no_tool():
+    names = {"theta_es", *get_args(get_type_hints(Config)["algorithm"])}
+    for path in (*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE.parent / "tools").glob("*.py")):
+        found = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not found & names or path.name in NAMED, (path.name, found & names)
 
 
 def test_tools_are_commands_that_import_the_package_alone():

@@ -15,8 +15,8 @@ import pytest
 from commands import command
 from conftest import ROOT, environment, run
 
-from esac_mpi.analysis import rowfiles
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, load, updated
 from esac_mpi.experiments import design, estimates, jobs, products, running, sweeps
 from esac_mpi.record import Run

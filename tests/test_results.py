@@ -11,10 +11,10 @@ from commands import command
 from conftest import ROOT
 from test_tools_figures import make
 
-from esac_mpi.analysis import pictures, rowfiles, standings, traces, verdicts
 from esac_mpi.analysis.command import opened
-from esac_mpi.analysis.rows import Row
-from esac_mpi.analysis.rows import rows as rows_of
+from esac_mpi.analysis.results import pictures, rowfiles, standings, traces, verdicts
+from esac_mpi.analysis.results.rows import Row
+from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 

@@ -568,8 +568,8 @@ def test_a_young_run_is_left_out_of_a_figure(tmp_path, capsys):
 
 
 def test_figures_and_tables_need_no_mpi_torch_or_simulator(tmp_path):
-    run, files = make(tmp_path / "a"), (ROOT / "esac_mpi/analysis").glob("*.py")
-    modules = sorted(f"esac_mpi.analysis.{path.stem}" for path in files if path.stem != "__init__")
+    run, files = make(tmp_path / "a"), (ROOT / "esac_mpi/analysis").rglob("*.py")
+    modules = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files if path.stem != "__init__")
     code = f"""
 import sys
 sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control"])  # None: an import fails

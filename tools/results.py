@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from esac_mpi.analysis.command import ended, parser
-from esac_mpi.analysis.rowfiles import read
-from esac_mpi.analysis.standings import MEASURES, document
-from esac_mpi.analysis.traces import sections
+from esac_mpi.analysis.results.rowfiles import read
+from esac_mpi.analysis.results.standings import MEASURES, document
+from esac_mpi.analysis.results.traces import sections
 
 CURVES = ("returns", "training", "updates")
 
@@ -39,8 +39,8 @@ def table(options: argparse.Namespace) -> Iterator[object]:
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
     """Draw a picture and yield where it was written."""
-    from esac_mpi.analysis import pictures
     from esac_mpi.analysis.figures import save
+    from esac_mpi.analysis.results import pictures
 
     found = sections(read(options.files))
     if options.what == "sensitivity":

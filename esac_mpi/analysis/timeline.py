@@ -31,7 +31,8 @@ def seconds(run: RunFiles, name: str) -> np.ndarray:
 
 def beside(run: RunFiles) -> np.ndarray:
     """Return whether a learner phase ran beside the evaluation [generations]: learner_lag generations after one began."""
-    begun = column(run, "metrics/sac_phase").astype(bool)
+    names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith("_phase")]
+    begun = column(run, names[0]).astype(bool) if names else np.zeros(0, bool)
     running = np.zeros(len(column(run, "timing/wall_seconds")), bool)
     for later in range(1, 1 + (learner_lag(run) if begun.size else 0)):
         running[later:] |= begun[:-later]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 from pathlib import Path
 
-from esac_mpi.analysis import rowfiles, rows
 from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.results import rowfiles, rows
 from esac_mpi.experiments import running
 from esac_mpi.experiments.design import ROOT, Experiment, Planned, Product
 from esac_mpi.record import RunFiles

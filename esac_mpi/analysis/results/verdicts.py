@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from esac_mpi.analysis.intervals import DRAWS, LEVEL
+from esac_mpi.analysis.results.traces import Sections, reached, values
 from esac_mpi.analysis.tables import markdown
-from esac_mpi.analysis.traces import Sections, reached, values
 from esac_mpi.log import compact
 
 

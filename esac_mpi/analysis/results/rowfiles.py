@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.rows import Row
+from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
 PARSE: dict[Any, Callable[[str], Any]] = {

@@ -7,7 +7,7 @@ import numpy as np
 
 from esac_mpi.analysis.curves import Curve, Origin, last_before
 from esac_mpi.analysis.names import order
-from esac_mpi.analysis.rows import Row
+from esac_mpi.analysis.results.rows import Row
 
 
 @dataclass(frozen=True)

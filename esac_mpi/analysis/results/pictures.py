@@ -9,8 +9,8 @@ from esac_mpi.analysis.figures import COLOURS, Figure, headline, panels
 from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results.traces import Sections, Trace
 from esac_mpi.analysis.sensitivity import Line, Point, figure, lines, normalised, say_what
-from esac_mpi.analysis.traces import Sections, Trace
 
 POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
 NAMES = {

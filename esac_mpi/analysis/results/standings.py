@@ -11,10 +11,10 @@ import numpy as np
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.published import published
+from esac_mpi.analysis.results.traces import Sections, Trace, reached, values
+from esac_mpi.analysis.results.verdicts import verdicts
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.analysis.tables import text as as_printed
-from esac_mpi.analysis.traces import Sections, Trace, reached, values
-from esac_mpi.analysis.verdicts import verdicts
 from esac_mpi.log import compact
 
 MEASURES = {
