@@ -319,7 +319,7 @@ def test_exported_actions_stay_in_the_bounds_where_rounding_would_leave_them(tmp
     assert (high + low) / 2 + (high - low) / 2 > high
     theta = np.array([0.0, 0.0, 9.0, -9.0], np.float32)  # the same actions, whatever is observed
     policy = Policy.load(save(tmp_path / "p.h5", theta, (1, 2), bounds=(low, high), output="clip"))
-    act = getattr(export, form)(policy, tmp_path / "out")
+    act = getattr(formats, form)(policy, tmp_path / "out")
     assert act(np.zeros((1, 1), np.float32)).tolist() == [[high, low]]
 
 
