@@ -28,8 +28,7 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from esac_mpi.analysis.command import parser
-from esac_mpi.analysis.here import look_here
+from esac_mpi.analysis.command import look_here, parser
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.benchmarks.simulation import Cluster
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.here import look_here
+from esac_mpi.analysis.command import look_here
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policies import posture, recovery, stage
 from esac_mpi.record import Unreadable

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from esac_mpi import envs, learners
-from esac_mpi.analysis.here import look_here
+from esac_mpi.analysis.command import look_here
 from esac_mpi.analysis.messages import note
 from esac_mpi.benchmarks import competitors
 from esac_mpi.config import Config, updated
