@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from esac_mpi.analysis import names, plots, sensitivity, timeline, views
 from esac_mpi.analysis.results import pictures, traces
 from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.analysis.run_tables import described
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, reads, updated
+from esac_mpi.config.table import Reads
 from esac_mpi.record import Run
 
 
@@ -22,6 +24,7 @@ from esac_mpi.record import Run
 class Stroll:
     """The table of an algorithm that is not there."""
 
+    READS: ClassVar[Reads] = Reads()
     stride: float = 0.5
     population_size: int = 4
 
@@ -32,6 +35,12 @@ class Wider(Config):
 
     algorithm: str = "stroll"
     stroll: Stroll = field(default_factory=Stroll)
+
+
+@pytest.fixture(autouse=True)
+def wider(monkeypatch):
+    """Let the configuration have that table."""
+    monkeypatch.setattr(reads, "Config", Wider)
 
 
 def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):

@@ -348,6 +348,10 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
         (["--set", "sigme", "1"], "did you mean 'esac.sigma'?"),
         (["--set", "esac.winner_fraction", "2"], "must be at most 1"),
         (["--set", "esac.sigma"], "needs one value or more"),
+        (
+            ["--algorithms", "esac", "sax", "--set", "sigma", "0.1"],
+            "--algorithms sax: there is no such algorithm",
+        ),
         (["--seeds", "0..4"], "expected a number or a range"),
         (["--configs", "no.toml"], "no.toml: No such file"),
         (["--tasks", "Ant-v5", "Ant-v5"], "two runs would share"),

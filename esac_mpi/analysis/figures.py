@@ -14,7 +14,8 @@ import numpy as np
 
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Missing
-from esac_mpi.analysis.names import ALGORITHMS, order
+from esac_mpi.analysis.names import order
+from esac_mpi.config import ALGORITHMS
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 try:
@@ -27,7 +28,7 @@ except ImportError as error:
     raise Missing("Plots need matplotlib: pip install esac_mpi[analysis]") from error
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: colour-blind safe
-PLAIN = [name.upper() for name in ALGORITHMS]  # have the first colours
+PLAIN = [name.upper() for name in ALGORITHMS][: len(COLOURS)]  # have a colour of their own
 STYLES = ("-", "--", "-.", ":")
 Look = dict[str, tuple[str, str]]  # {label: (colour, line style)}
 

@@ -1,11 +1,12 @@
 """In which order tables and legends have algorithms and policies, and what a legend calls a policy. No other place knows names.
 
-Nothing is left out for not being here: it follows in alphabetical order, under its own name.
+Algorithms stand as the configuration lists them. No name is left out for not being known: it follows in alphabetical order.
 """
 
 from collections.abc import Iterable
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
+from esac_mpi.config import ALGORITHMS
+
 POLICIES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}  # of ESAC and its halves
 
 

@@ -95,6 +95,11 @@ def work(config: Config, task_horizon: int) -> Work:
     return Work(count * population_steps(config, horizon), learner, updates, evaluation)
 
 
+def table_of(config: Config) -> Any:
+    """Return the table of the algorithm, whose fields say what a generation is made of."""
+    return config.own
+
+
 def learner_of(config: Config) -> str:
     """Return the table of the gradient learner, "" without one."""
     tables = config.own.READS.tables
@@ -109,21 +114,21 @@ def policies(config: Config) -> int:
 
 def has_population(config: Config) -> bool:
     """Return whether the algorithm evaluates a population."""
-    return hasattr(config.own, "population_size")
+    return hasattr(table_of(config), "population_size")
 
 
 def population_steps(config: Config, horizon: int) -> int:
     """Return the steps of a generation's members."""
     if not has_population(config):
         return 0
-    table = config.own
+    table = table_of(config)
     count = members(table) if isinstance(table, Evolution) else table.population_size
     return count * getattr(table, "fitness_episodes", 1) * horizon
 
 
 def training_steps(config: Config, horizon: int) -> int:
     """Return the steps of a generation of an algorithm without a population. Raises Unusable."""
-    options = config.own
+    options = table_of(config)
     if not hasattr(options, "steps_per_generation"):
         raise Unusable(f"what a generation of {config.algorithm} costs is not known")
     parallel = getattr(options, "episodes_on", "root") == "ranks"
@@ -145,7 +150,7 @@ def generations(config: Config, horizon: int) -> int:
 
 def expected_phases(config: Config, count: int) -> float:
     """Return how many phases of the learner ESAC is expected to have in so many generations."""
-    esac = config.own
+    esac = table_of(config)
     if not esac.sac_phases:
         return 0.0
     k = np.arange(esac.gradient_interval, count + 1, esac.gradient_interval)
@@ -160,7 +165,7 @@ def expected_phases(config: Config, count: int) -> float:
 
 def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
     """Return the learner's steps and updates in so many generations."""
-    options, learner = config.own, learner_of(config)
+    options, learner = table_of(config), learner_of(config)
     if hasattr(options, "gradient_interval"):
         steps = expected_phases(config, count) * max(options.sac_episodes * horizon, options.sac_min_steps)
         return steps, steps * getattr(config, learner).updates_per_step
@@ -190,7 +195,7 @@ def cost(planned: Planned, known: Speeds) -> Cost:
 
 def ranks_of(planned: Planned, cores: int) -> int:
     """Return the ranks of a run's job: its own number; else `cores` where a population, or the training episodes, are spread."""
-    spread = has_population(planned.config) or getattr(planned.config.own, "episodes_on", "root") == "ranks"
+    spread = has_population(planned.config) or getattr(table_of(planned.config), "episodes_on", "root") == "ranks"
     return planned.ranks or (cores if spread else 1)
 
 

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ConfigError, load, read_toml
+from esac_mpi.config import ALGORITHMS, ConfigError, load, read_toml
 from esac_mpi.config.reads import reads
 from esac_mpi.experiments.settings import DEFAULT, full_name
 
@@ -48,6 +48,8 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
     for arguments, name in starts or [([], "HalfCheetah-v5")]:
         own = read_toml(arguments[0]).get("algorithm", DEFAULT) if arguments and name == Path(arguments[0]).stem else DEFAULT
         for algorithm in options.algorithms or [own]:
+            if algorithm not in ALGORITHMS:
+                raise Unusable(f"--algorithms {algorithm}: there is no such algorithm; there are {', '.join(ALGORITHMS)}")
             values = fields(algorithm, options.set, options.algorithms or [own])
             for chosen, seed in product(product(*values), seeds(options.seeds)):
                 varied = [
