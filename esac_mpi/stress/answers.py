@@ -16,6 +16,7 @@ from esac_mpi import config
 from esac_mpi.stress.nonsense import case, words
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
+DEFAULTS = dict(config.flatten(config.Config()))
 MEMORY = 8 * 2**30  # address space of a run [bytes]
 TINY = """
 task = {id = "CyclicMDP-v0", horizon = 20}
@@ -39,7 +40,7 @@ def verdict(seed: str) -> tuple[str, str]:
             with redirect_stdout(output), redirect_stderr(errors):
                 found, _ = config.load(line)
                 back = Path(directory) / "back.toml"
-                found = config.updated(found, {"run_dir": "", "max_hours": 0.0})  # which are not saved
+                found = config.updated(found, {name: value for name, value in DEFAULTS.items() if name in config.UNSAVED})
                 back.write_text(config.to_toml(found), encoding="utf-8", errors="replace")
                 again = config.updated(config.Config(), config.read_toml(back))
             same = again == found or any("\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line))
