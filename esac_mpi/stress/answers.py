@@ -13,6 +13,7 @@ from pathlib import Path
 
 import esac_mpi
 from esac_mpi import config
+from esac_mpi.config.files import UNSAVED
 from esac_mpi.stress.nonsense import case, words
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
@@ -39,7 +40,8 @@ def verdict(seed: str) -> tuple[str, str]:
             with redirect_stdout(output), redirect_stderr(errors):
                 found, _ = config.load(line)
                 back = Path(directory) / "back.toml"
-                found = config.updated(found, {"run_dir": "", "max_hours": 0.0})  # which are not saved
+                defaults = dict(config.flatten(config.Config()))
+                found = config.updated(found, {name: defaults[name] for name in UNSAVED})
                 back.write_text(config.to_toml(found), encoding="utf-8", errors="replace")
                 again = config.updated(config.Config(), config.read_toml(back))
             same = again == found or any("\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line))
