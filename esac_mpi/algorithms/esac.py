@@ -21,22 +21,21 @@ Every part can be taken out or exchanged alone, each by one field: `crossover = 
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi import evolution, learning, noise, population
-from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms import sac
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root
+from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY, State, new_population, slot_sigmas
+from esac_mpi.algorithms.esac_update import gradient_terms, update
 from esac_mpi.contracts import Memory, World
-from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.params import THETA_ES, THETA_SAC, Params, Row
-from esac_mpi.policy import Normaliser
 from esac_mpi.population import Population, evaluate_population
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import unpacked
@@ -76,43 +75,6 @@ DECLARES = Declaration(
     fitness="fitness",
     output=None,
 )
-CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
-
-
-@dataclass
-class State:
-    """All that changes, equal on every rank or shared by the node; the learner, on rank 0, has its own."""
-
-    theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    theta_sac: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    children: np.ndarray = field(metadata={"shared": True})  # float32 [child slots, d]
-    adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    parents: np.ndarray  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
-    sigma: float
-    tuning_multiplier: float = 1.0  # Eq. (8) with the clipped step: sigma / sigma(1)
-    log_multiplier_unclipped: float = 0.0  # natural logarithm of Eq. (8) as printed, with the unclipped step
-    mean_length: float = 0.0  # running mean of the population's episodes [steps]
-    expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [slots] of the next members, for scheduling alone
-    phase_begun: int = 0  # generation whose SAC phase is in flight; 0 = none
-    generation: int = 0
-    counters: Counters = field(default_factory=Counters)
-    best: Best = field(default_factory=Best)
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"theta_es": self.theta_es, "sac": self.theta_sac}
-
-    @property
-    def normaliser(self) -> Normaliser | None:
-        """None: a SAC copy must behave the same in both roles."""
-        return None
-
-    def parent(self, slot: int) -> np.ndarray:
-        """Return the parent of a slot, float32 [d]."""
-        kind = self.parents[slot]
-        return self.theta_es if kind == CENTRE else self.theta_sac if kind == SAC_COPY else self.children[kind - CHILD]
 
 
 @dataclass(frozen=True)
@@ -125,15 +87,6 @@ class Plan:
     sigma: float  # of the next generation
     amt_step: float
     amt_step_unclipped: float
-
-
-@dataclass(frozen=True)
-class Gradient:
-    """The sum of line 11, over slots: sum_slot weights * eps + offsets * (parent - theta_es), over members * sigma."""
-
-    weights: np.ndarray  # float32 [slots]
-    offsets: np.ndarray  # float32 [slots]
-    members: int  # that enter: all; those around theta_es; not those whose epsilon was not used
 
 
 def init(params: Params, world: Memory) -> State:
@@ -247,134 +200,6 @@ def phase_probability(esac: configuration.ESAC, k: int) -> float:
     return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
 
 
-def sigma_of_noise(esac: configuration.ESAC, state: State) -> float:
-    """Return what noise is multiplied by: sigma, or sigma(1) where AMT tunes the gradient's alone."""
-    return esac.sigma if esac.amt_scope == "gradient" else state.sigma
-
-
-def slot_sigmas(esac: configuration.ESAC, state: State) -> np.ndarray:
-    """Return what each slot's noise is multiplied by, float64 [slots]: sigma, or 0 where its members are not perturbed."""
-    shielded = (state.parents >= CHILD) & (esac.winner_selection == "hard")
-    still = shielded | ((state.parents == SAC_COPY) & (not esac.sac_copy_noise))
-    return np.where(still, 0.0, sigma_of_noise(esac, state))
-
-
-def update(
-    params: Params,
-    state: State,
-    k: int,
-    sigmas: np.ndarray,
-    gradient: Gradient,
-    winners: np.ndarray,
-    adopted: bool,
-    world: World,
-) -> Row:
-    """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
-
-    adopted: theta_sac in place of the step. A child that has no winner is zeros; new_population gives its slot theta_es.
-    """
-    esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
-    taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
-
-    def work(block: int) -> np.ndarray:
-        part = slices[block]
-        theta = state.theta_es[part].copy()
-        total, mean_winner, rebuilt = over_slots(params, state, k, block, part, sigmas, gradient, winners)
-        total /= np.float32(gradient.members * state.sigma)
-        step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k)
-        new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
-        if esac.winner_pull and winners.size:
-            new = evolution.pull(new, mean_winner, esac.winner_pull)
-        for child, rows in enumerate(taken):  # line 26
-            exchanged = exchanged_parameters(params, k, child, block, part, rows)
-            state.children[child, part] = evolution.crossover(rebuilt[child], new, exchanged)
-        state.children[len(taken) :, part] = 0
-        state.theta_es[part] = new
-        return movement(theta, step, new, state.theta_sac[part])
-
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
-        sums = world.over_blocks(work, len(slices), 7, checksum=True)
-    strategy.check_finite(k, sums[-1])
-    return moved(sums)
-
-
-def over_slots(
-    params: Params, state: State, k: int, block: int, part: slice, sigmas: np.ndarray, gradient: Gradient, winners: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """Return a block of line 11's sum, of the winners' mean, and of those winners that have a child, by place.
-
-    Each slot's noise is made once for all three; sums are in the order of the slots.
-    """
-    size = part.stop - part.start
-    total, mean_winner, rebuilt = np.zeros(size, np.float32), np.zeros(size, np.float32), {}
-    won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
-    for place, (slot, sign) in enumerate(population.member(params.config.esac, int(i)) for i in winners):
-        won.setdefault(slot, []).append((place, sign))
-    for slot in range(sigmas.size):
-        eps = params.epsilon.block(k, slot, block, part)
-        total += gradient.weights[slot] * eps
-        if gradient.offsets[slot]:
-            total += gradient.offsets[slot] * (state.parent(slot)[part] - state.theta_es[part])
-        for place, sign in won.get(slot, ()):
-            winner = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
-            mean_winner += winner / np.float32(len(winners))
-            if place < len(state.children):
-                rebuilt[place] = winner
-    return total, mean_winner, rebuilt
-
-
-def movement(theta: np.ndarray, step: np.ndarray, new: np.ndarray, theta_sac: np.ndarray) -> np.ndarray:
-    """Return a block's part of a row's columns about the movement of theta_es, its checksum first, float64 [7]."""
-    towards_sac, change = theta_sac - theta, new - theta
-    sums = [evolution.squares(x) for x in (theta, step, change, towards_sac, new)]
-    return np.array([evolution.checksum(new), evolution.inner(change, towards_sac), *sums])
-
-
-def moved(sums: np.ndarray) -> Row:
-    """Return a row's columns about the movement of theta_es, from the sums over its blocks without the checksum."""
-    inner, *squares, _ = sums
-    theta, step, change, towards_sac = np.sqrt(squares)
-    return {
-        "theta_norm": theta,
-        "es_step_norm": step,
-        "update_norm": change,
-        "distance_to_sac": towards_sac,
-        "cosine_to_sac": inner / (change * towards_sac) if change * towards_sac > 0 else np.nan,
-    }
-
-
-def gradient_terms(params: Params, state: State, k: int, sigmas: np.ndarray, shaped: np.ndarray, world: World) -> Gradient:
-    """Return what each slot adds to line 11, from the shaped returns of the members [n]."""
-    esac, pairs, sigma = params.config.esac, params.config.esac.sampling != "onesided", sigma_of_noise(params.config.esac, state)
-    uses = sigmas > 0
-    displaced = (state.parents != CENTRE) & (esac.gradient != "noise")
-    if esac.gradient == "displacement_clipped":
-        squares = displacements(params, state, k, sigmas, displaced, world)
-        shaped = shaped * evolution.clipped_to_noise(squares, params.layout.d)
-    enters = state.parents == CENTRE if esac.gradient_members == "centre" else uses | displaced
-    weights = np.where(enters & uses, evolution.slot_weights(shaped, pairs), np.float32(0))
-    offsets = np.where(enters & displaced, evolution.slot_offsets(shaped, pairs) / np.float32(sigma), np.float32(0))
-    return Gradient(weights, offsets, esac.population_size * int(enters.sum()) // enters.size)
-
-
-def displacements(params: Params, state: State, k: int, sigmas: np.ndarray, displaced: np.ndarray, world: World) -> np.ndarray:
-    """Return |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
-    esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
-    sigma = sigma_of_noise(esac, state)
-    members = [(i, *population.member(esac, i)) for i in range(configuration.members(esac))]
-
-    def work(block: int) -> np.ndarray:
-        part, squares = slices[block], np.zeros(len(members))
-        for i, slot, sign in members:
-            if displaced[slot]:
-                eps = params.epsilon.block(k, slot, block, part)
-                offspring = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
-                squares[i] = evolution.squares(offspring - state.theta_es[part]) / sigma**2
-        return squares
-
-    return world.over_blocks(work, len(slices), len(members))
-
-
 def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:
     """Return whether the mean return of SAC copies exceeds that of members around theta_es, from parents [slots], returns [n]."""
     parent = np.repeat(parents, fitness.size // parents.size)
@@ -390,36 +215,6 @@ def remember(replay: Any, found: Population) -> None:
     for packed in found.recorded:
         for row in unpacked(packed, replay.width):
             replay.add_row(row)
-
-
-def taken_rows(params: Params, k: int, child: int) -> np.ndarray:
-    """Return which rows of theta the child takes from its winner, bool [rows]."""
-    random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child)
-    return evolution.exchanged_rows(random, [tensor.shape[0] for tensor in params.layout.tensors])
-
-
-def exchanged_parameters(params: Params, k: int, child: int, block: int, part: slice, rows: np.ndarray) -> np.ndarray:
-    """Return which parameters of a block the child takes from its winner, bool [block size]: whole `rows`, or each by chance."""
-    if params.config.esac.crossover == "element":
-        random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child, 1 + block)
-        return random.random(part.stop - part.start) < 0.5
-    return expanded(rows, params.layout.rows(), part)
-
-
-def expanded(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
-    """Expand a choice of rows [rows] with boundaries [rows + 1] to the parameters of a block, bool [block size]."""
-    first, last = np.searchsorted(rows, part.start, "right") - 1, np.searchsorted(rows, part.stop)
-    edges = rows[first : last + 1].clip(part.start, part.stop)
-    return np.repeat(taken[first:last], np.diff(edges))
-
-
-def new_population(esac: configuration.ESAC, born: int) -> np.ndarray:
-    """Return each slot's parent, int64 [slots]: children first, then copies of SAC, then theta_es. Algorithm 1, line 27."""
-    parents = np.full(configuration.slots(esac), CENTRE)
-    children = configuration.child_slots(esac)
-    parents[:born] = CHILD + np.arange(born)
-    parents[children : children + esac.sac_copies] = SAC_COPY
-    return parents
 
 
 def expected_slots(params: Params, state: State, found: Population, plan: Plan) -> np.ndarray:

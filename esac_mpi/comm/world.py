@@ -46,13 +46,9 @@ class Abandoned(Exception):
 class World:
     """All ranks of the run.
 
-    rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
-    ranks. stop: this rank's wish to stop. stopping: whether a rank wished to stop at the last exchange (equal on all ranks).
-    leads: whether this is rank 0. watchdog: what looks whether this rank hangs. background: what rank 0 does while others
-    evaluate, None elsewhere; in_flight: the generation that it was begun in, 0 = none; learning: whether it is unfinished, so
-    that others evaluate (these two equal on all ranks). bytes_exchanged: bytes received from other nodes since the start.
-    waited: time this rank has spent in `map` and `at_root` without members, on its background or waiting [s]. library: the
-    MPI library's name and version.
+    Beside what contracts.World says: node: this rank's node of all nodes. local, locals: this rank of its node's ranks. stop:
+    this rank's wish to stop; stopping: whether a rank wished to at the last exchange. learning: whether rank 0's background is
+    unfinished, so that others evaluate (equal on all ranks, as stopping). bytes_exchanged: bytes received from other nodes.
     """
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,7 +76,8 @@ class World:
         self.local, self.locals = together.rank, together.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
         self.node = int(together.bcast(self._leaders.rank if self.local == 0 else None))
-        self._ranks = _ranks_of_nodes(self._comm.allgather(self.node))
+        nodes = np.array(self._comm.allgather(self.node))
+        self._ranks = [np.flatnonzero(nodes == node) for node in range(nodes.max() + 1)]  # of each node, ascending
         self.nodes = len(self._ranks)
         self._counted = 0
 
@@ -240,11 +237,7 @@ class World:
             self._wait(request, self.background)
 
     def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False) -> np.ndarray:
-        """Run work(block) for all blocks on each node; return the sums. See Node.over_blocks.
-
-        checksum: the first column says what the blocks of the parameters have become; nodes compare its sum at the next exchange,
-        and it is not among the sums returned.
-        """
+        """Run work(block) for all blocks on each node; return the sums, without the checksum. See contracts.Memory."""
         sums = self._node.over_blocks(work, count, columns)
         if not checksum:
             return sums
@@ -353,8 +346,3 @@ class World:
 def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
     """Return the shape of what a node keeps for a `map`, float64: two boards in turn, each the results and all ranks' headers."""
     return 2, count * columns + ranks * HEADER
-
-
-def _ranks_of_nodes(nodes: list[int]) -> list[np.ndarray]:
-    """Return the ranks of each node, ascending, from each rank's node [size]."""
-    return [np.flatnonzero(np.array(nodes) == node) for node in range(max(nodes) + 1)]
