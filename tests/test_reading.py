@@ -22,7 +22,7 @@ ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
-record.SEGMENT, record.history.SEGMENT_BYTES = 40, 1  # so that short runs close segments
+record.replays.SEGMENT, record.history.SEGMENT_BYTES = 40, 1  # so that short runs close segments
 for argv in json.loads(sys.argv[1]):
     if code := __main__.main(argv):
         sys.exit(code)
@@ -126,7 +126,7 @@ def test_a_run_without_pandas_still_has_columns(tmp_path, monkeypatch):
 
 
 def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "PUBLISH_EVERY", 0.0)
+    monkeypatch.setattr(record.run, "PUBLISH_EVERY", 0.0)
     run = make(tmp_path)
     opened = Run.open(tmp_path)
     run.append({"generation": 4, "sigma": 0.4, "fitness": np.zeros(4)}, {"wall_seconds": 4.0})
@@ -143,7 +143,7 @@ def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path, monkeypa
 
 
 def test_a_run_that_goes_on_after_its_end_loses_its_final_evaluation_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "PUBLISH_EVERY", 0.0)
+    monkeypatch.setattr(record.run, "PUBLISH_EVERY", 0.0)
     run = make(tmp_path, evaluation_sac=np.array([7.0, 9.0]))
     opened = Run.open(tmp_path)
     run.append({"generation": 4, "sigma": 0.4, "fitness": np.zeros(4)}, {"wall_seconds": 4.0})

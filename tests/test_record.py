@@ -781,7 +781,7 @@ def test_vanished_directory(tmp_path):
 
 @pytest.fixture
 def short_segments(monkeypatch):
-    monkeypatch.setattr(record, "SEGMENT", 10)
+    monkeypatch.setattr(record.replays, "SEGMENT", 10)
 
 
 def save(run, replay, generation):
@@ -847,7 +847,7 @@ def test_segments_of_a_checkpoint_whose_name_was_not_confirmed_are_kept(tmp_path
     with pytest.raises(Unsaved):
         save(run, replay, 2)
     monkeypatch.undo()
-    monkeypatch.setattr(record, "SEGMENT", 10)
+    monkeypatch.setattr(record.replays, "SEGMENT", 10)
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2  # renamed before that
     replay.add(40)
     save(run, replay, 3)

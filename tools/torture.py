@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = """
 import sys
 from esac_mpi import __main__, record
-record.PUBLISH_EVERY, record.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
+record.run.PUBLISH_EVERY, record.replays.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
 record.history.SEGMENT_BYTES = 6000  # and segments of the history, of a few rows each
 sys.exit(__main__.main(sys.argv[1:]))
 """
