@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from test_record import Ring, begin, grow, state
+from short_runs import Ring, begin, grow, state
 
 from esac_mpi import record
 from esac_mpi.record import Columns, Refused, Run, Unsaved, read

@@ -7,7 +7,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from test_record import CONFIG, PROVENANCE, begin, flip, snapshot, state
+from short_runs import CONFIG, PROVENANCE, begin, flip, snapshot, state
 
 from esac_mpi import record
 from esac_mpi.config import to_toml, updated
