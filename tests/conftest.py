@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+JOBS = ROOT / "jobs"  # the shipped job scripts
+PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
 # ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, copies, crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
@@ -50,6 +52,18 @@ def run(ranks: int, *arguments: object, code: int | None = 0, **options) -> subp
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+@pytest.fixture
+def world():
+    """A World of this process alone."""
+    from mpi4py import MPI  # which initialises MPI: not in tests that do without it
+
+    from esac_mpi.comm import World
+
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
 
 
 @pytest.fixture
