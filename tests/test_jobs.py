@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, environment, run
+from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, environment
 from slurm.cluster import Cluster
 from whole_runs import assert_same_run, summary, wait_for
 
@@ -30,10 +30,10 @@ needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no S
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, alone):
     """The run that every job below must equal, made without a scheduler."""
     path = tmp_path_factory.mktemp("straight") / "run"
-    run(0, ROOT / CONFIG, *RUN, "--run-dir", path)
+    alone(ROOT / CONFIG, *RUN, "--run-dir", path)
     return path
 
 
@@ -262,7 +262,7 @@ def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch
     assert_same_run(straight, job.run)
 
 
-def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
+def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path, alone):
     options = ["--algorithm", "es", *ROUTINE, *TASK, "--es.population_size", 6]
     job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
     job.settings["OPTIONS"] = shlex.join(map(str, options))
@@ -275,5 +275,5 @@ def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
     assert ended(tmp_path, 1) == ended(tmp_path, 3) == 0
     assert (tmp_path / "pbs/log").read_text().splitlines() == [f"{n} {i} jobs/pbs-array.sh" for n, i in ((1, 1), (2, 2), (3, ""))]
     for seed in (1, 2):
-        run(0, ROOT / CONFIG, *options, "--seed", seed, "--run-dir", tmp_path / f"straight{seed}")
+        alone(ROOT / CONFIG, *options, "--seed", seed, "--run-dir", tmp_path / f"straight{seed}")
         assert_same_run(tmp_path / f"straight{seed}", tmp_path / f"cyclic-mdp-seed{seed}")

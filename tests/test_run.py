@@ -18,10 +18,10 @@ from esac_mpi.rollout import play
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, alone):
     """ESAC for 20 generations on the cyclic MDP, on one process without mpirun."""
     path = tmp_path_factory.mktemp("straight") / "run"
-    run(0, *CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    alone(*CYCLIC, "--budget.generations", 20, "--run-dir", path)
     return path
 
 
@@ -67,30 +67,30 @@ def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is
 
 
 @pytest.mark.parametrize("algorithm", ["es", "sac"])
-def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm):
+def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alone):
     more = [*STRATEGY, "--es.observation_normalisation", True, "--es.weight_decay", 0.01]
     options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70]}[algorithm]
     arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
-    run(1, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
     run(2, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
 @pytest.mark.parametrize("task", ["HalfCheetah-v5", "dm_control/walker-walk-v0"])
-def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task):
+def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, alone):
     arguments = ["--task.id", task, "--task.horizon", 60, *SMALL]
-    run(1, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
-def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start):
+def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start, alone):
     arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 60]
     arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
-    run(1, *arguments, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--run-dir", tmp_path / "straight")
     process = start(2, *arguments, "--run-dir", tmp_path / "killed", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "killed") >= 20)
     os.killpg(process.pid, signal.SIGKILL)
@@ -140,11 +140,11 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypatch, nodes):
+def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypatch, nodes, alone):
     monkeypatch.setenv("NODES", str(nodes))
     wide = [*CYCLIC, "--budget.generations", 6]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]  # three blocks of parameters
-    run(1, *wide, "--run-dir", tmp_path / "one")
+    alone(*wide, "--run-dir", tmp_path / "one")
     done = run(3, *wide, "--run-dir", tmp_path / "three", program=EAGER)
     assert f"3 ranks on {nodes} node(s)" in done.stdout
     assert_same_run(tmp_path / "one", tmp_path / "three")
@@ -157,9 +157,9 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypa
         ["--esac.reading", "repo", "--esac.amt_interval", 3, "--sac.automatic_temperature", "true", "--esac.fitness_episodes", 2],
     ],
 )
-def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches):
+def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone):
     arguments = [*CYCLIC, *switches, "--esac.sac_copies", 1]
-    run(1, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
     run(2, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
@@ -170,10 +170,10 @@ LAGGED = [*CYCLIC, "--esac.learner_lag", 2]
 
 
 @pytest.fixture(scope="module")
-def lagged(tmp_path_factory):
+def lagged(tmp_path_factory, alone):
     """The straight run with SAC phases beside the evaluation of two generations."""
     path = tmp_path_factory.mktemp("lagged") / "run"
-    run(1, *LAGGED, "--budget.generations", 20, "--run-dir", path)
+    alone(*LAGGED, "--budget.generations", 20, "--run-dir", path)
     return path
 
 
@@ -213,12 +213,12 @@ def rows_begun(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("kind", "field", "value"), [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)])
-def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind, field, value):
+def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind, field, value, alone):
     monkeypatch.setenv("NODES", "2")
     options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
     wide = [*CYCLIC, *options]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
-    run(1, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
+    alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     run(3, *wide, "--budget.generations", 4, "--run-dir", tmp_path / "parts", program=EAGER)
     run(2, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")

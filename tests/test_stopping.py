@@ -26,10 +26,10 @@ SIGNALLED = ["--task.id", "own_envs:Signalled-v0", *SMALL]
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
+def uninterrupted(tmp_path_factory, alone):
     """Eight generations of ESAC; the steps before each part of one are in its rows."""
     path = tmp_path_factory.mktemp("uninterrupted") / "run"
-    run(1, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    alone(*SIGNALLED, "--budget.generations", 8, "--run-dir", path)
     return path
 
 
@@ -63,9 +63,9 @@ def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_aga
     assert_same_run(uninterrupted, path)
 
 
-def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch):
+def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone):
     halves = ["--algorithm", "sac", "--task.id", "own_envs:Signalled-v0", *LEARNER, *ROUTINE, "--sac.steps_per_generation", 70]
-    run(1, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
+    alone(*halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SIGNALS", "2")
     monkeypatch.setenv("SIGNAL_AT", str(100 + 70 * 3 + 4 * 30 + 20))  # in the fourth or fifth phase
     done = run(1, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run", code=75)
@@ -90,9 +90,9 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_
         assert_same_run(uninterrupted, tmp_path / str(signals))
 
 
-def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch):
+def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone):
     arguments = ["--task.id", "own_envs:Slow-v0", *SMALL, "--stop.grace_seconds", 0.5, "--budget.generations", 2]
-    run(1, *arguments, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
     process = start(2, *arguments, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: (tmp_path / "run/status.json").exists() and status(tmp_path / "run")["status"] == "running")
@@ -262,9 +262,9 @@ def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
     assert process.returncode == 75
 
 
-def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path):
+def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path, alone):
     few = [*CYCLIC, "--esac.population_size", 4, "--budget.generations", 4]
-    run(1, *few, "--run-dir", tmp_path / "one")
+    alone(*few, "--run-dir", tmp_path / "one")
     run(7, *few, "--run-dir", tmp_path / "seven")
     assert_same_run(tmp_path / "one", tmp_path / "seven")
 
