@@ -3,8 +3,13 @@
 import ast
 from pathlib import Path
 
+from esac_mpi.config import ALGORITHMS
+
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [
+    {"experiments", "stress"},
+    {"benchmarks", "policies"},
+    {"analysis"},
     {"__main__"},
     {"train", "check"},
     {"set_up"},
@@ -17,22 +22,25 @@ LAYERS = [
 ]
 LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__init__", "__version__", "directory", "ram"}
+BESIDE = {"analysis", "experiments", "policies", "benchmarks", "stress"}  # what tools/ are made of: no run needs it
+ANALYSED = {"record", "config", "log", "__version__"}  # what analysis may import of the program
+HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
+NAMED = {  # what has the name of an algorithm or policy as a string
+    "names.py",
+    "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
+    "table.py",  # --published esac: a paper
+}  # fmt: skip
+TIMED, SHOWN = {"benchmarks"}, {"policies"}  # import simulators and torch, inside functions
 SOLE = {
     "mpi4py": {"comm"},
     "h5py": {"record"},
-    "torch": {"learners", "check"},  # check: whether it can be imported at all
-    "gymnasium": {"envs"},
-    "stable_baselines3": {"learners"},
-    "mujoco": {"envs"},
-    "dm_control": {"envs"},
-}
-
-TOOLS = {  # what a tool may import, inside its functions but for bench.py
-    "bench.py": {"torch", "mujoco", "gymnasium", "dm_control"},  # what it times
-    "export.py": {"torch"},
-    "torch_policy.py": {"torch", "gymnasium"},
-    "stage.py": {"mujoco"},
-    "posture.py": {"mujoco"},
+    "torch": {"learners", "check"} | TIMED | SHOWN,  # check: whether it can be imported at all
+    "gymnasium": {"envs"} | TIMED | SHOWN,
+    "stable_baselines3": {"learners"} | TIMED | SHOWN,
+    "mujoco": {"envs"} | TIMED | SHOWN,
+    "dm_control": {"envs"} | TIMED,
+    "evotorch": TIMED,
+    "matplotlib": BESIDE,
 }
 
 
@@ -89,9 +97,56 @@ def test_scarce_libraries_have_one_importer():
             assert part(path) in SOLE.get(library, {part(path)}), f"{path.name} imports {library}"
 
 
-def test_tools_import_neither_mpi_nor_the_simulators_nor_torch():
-    for path in (PACKAGE.parent / "tools").glob("*.py"):
-        forbidden = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control"} - TOOLS.get(path.name, set())
-        assert not {n.split(".")[0] for n in imports(path)} & forbidden, path.name
-        if path.name != "ranks.py":  # which imports it where a launcher has started several ranks
-            assert "esac_mpi.comm" not in {".".join(n.split(".")[:2]) for n in imports(path)}
+def test_no_module_of_the_program_imports_what_tools_are_made_of():
+    for path in PACKAGE.rglob("*.py"):
+        if part(path) not in BESIDE:
+            assert not {n.split(".")[1] for n in imports(path) if n.startswith("esac_mpi.")} & BESIDE, path
+
+
+def test_analysis_reads_files_alone():
+    for path in (PACKAGE / "analysis").rglob("*.py"):
+        names = imports(path)
+        assert not {n.split(".")[0] for n in names} & HEAVY, path.name
+        assert {n.split(".")[1] for n in names if n.startswith("esac_mpi.")} <= ANALYSED | {"analysis"}, path.name
+
+
+def test_mpi_is_asked_for_where_a_launcher_has_started_ranks_and_nowhere_else_beside_the_program():
+    for name in BESIDE:
+        for path in (PACKAGE / name).rglob("*.py"):
+            if path.name != "ranks.py":  # which imports it then
+                assert not [n for n in imports(path) if n.startswith("esac_mpi.comm")], path.name
+
+
+def at_the_top(path: Path) -> set[str]:
+    """Return the libraries that a file imports whenever it is imported."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+    return found
+
+
+def test_simulators_and_torch_are_imported_inside_functions_beside_the_program():
+    for name in BESIDE:
+        for path in (PACKAGE / name).rglob("*.py"):
+            assert not at_the_top(path) & HEAVY, path.name
+
+
+def test_algorithms_and_policies_are_named_in_one_file_of_analysis_and_in_no_tool():
+    names = {"theta_es", *ALGORITHMS}
+    for path in (*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE.parent / "tools").glob("*.py")):
+        found = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not found & names or path.name in NAMED, (path.name, found & names)
+
+
+def test_tools_are_commands_that_import_the_package_alone():
+    commands = {path.stem for path in (PACKAGE.parent / "tools").glob("*.py")}
+    for path in (PACKAGE.parent / "tools").iterdir():
+        if path.name == "__pycache__":
+            continue
+        assert path.suffix == ".py", path.name
+        names = imports(path)
+        assert not {n.split(".")[0] for n in names} & (commands | HEAVY), path.name
+        assert "esac_mpi.comm" not in {".".join(n.split(".")[:2]) for n in names}, path.name

@@ -7,13 +7,9 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+from esac_mpi.benchmarks import history, simulation
+from esac_mpi.benchmarks.simulation import Cluster, Costs, Schedule
 from esac_mpi.record import Run
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-import growth
-import simulation
-from simulation import Cluster, Costs, Schedule
 
 ONE = Costs(np.array([1.0]), d=1000)  # every episode lasts 1 s; nothing else costs anything
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
@@ -103,7 +99,7 @@ def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_field
 
 
 def test_history_is_measured_at_every_mark(tmp_path):
-    found = dict(growth.grow(tmp_path / "run", 4, 100, (3, 8)))
+    found = dict(history.grow(tmp_path / "run", 4, 100, (3, 8)))
     assert list(found) == [3, 8]
     assert all(len(values) == 1 and values[0] > 0 for figures in found.values() for _, values in figures.values())
     assert Run.open(tmp_path / "run").columns["timing/busy_seconds"].shape == (8, 64)

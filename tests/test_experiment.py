@@ -12,20 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import command
 from conftest import ROOT, environment, run
 
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, load, updated
+from esac_mpi.experiments import design, estimates, jobs, products, running, sweeps
 from esac_mpi.record import Run
 
-sys.path.insert(0, str(ROOT / "tools"))
-
-import command
-import design
-import estimates
-import experiment
-import rowfiles
-import running
-import sweep
+experiment = command("experiment")
 
 # Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks
 COUNTS = {
@@ -188,9 +184,9 @@ seeds = 2
 settings.budget.generations = 4
 """
     runs = planned(tmp_path / "t.toml", text)
-    assert sorted(run.line for run in runs) == sorted(line for line, _ in sweep.lines(options))
-    assert experiment.line(runs[0]).endswith(f"--es.sigma 0.1 --run-dir {runs[0].run_dir}")
-    assert load(experiment.line(runs[0]).split())[0].run_dir == str(runs[0].run_dir)
+    assert sorted(run.line for run in runs) == sorted(line for line, _ in sweeps.lines(options))
+    assert jobs.line(runs[0]).endswith(f"--es.sigma 0.1 --run-dir {runs[0].run_dir}")
+    assert load(jobs.line(runs[0]).split())[0].run_dir == str(runs[0].run_dir)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +322,7 @@ def test_core_seconds_and_hours_on_ranks(tmp_path):
     wide = replace(config, policy=replace(config.policy, hidden=(512, 512)))
     assert estimates.cost(a_run(tmp_path, wide), SPEEDS).alone == pytest.approx(4000 * (400e-6 + 9e-3))
     assert estimates.cost(a_run(tmp_path, config, seconds=90.0), SPEEDS) == estimates.Cost(0.0, 90.0)
-    with pytest.raises(command.Unusable, match="no speed of td3"):
+    with pytest.raises(Unusable, match="no speed of td3"):
         estimates.cost(a_run(tmp_path, updated(config, {"algorithm": "td3"})), SPEEDS)
 
 
@@ -354,12 +350,12 @@ def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
     known = estimates.speeds()
     assert set(known.update) == {"sac", "td3", "ddpg", "ppo"}
     assert known.horizon["Reacher-v5"] == 50
-    with pytest.raises(command.Unusable, match=r"python tools/experiment\.py speeds"):
+    with pytest.raises(Unusable, match=r"python tools/experiment\.py speeds"):
         estimates.speeds(tmp_path / "none.toml")
 
 
 def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
-    import stopwatch
+    from esac_mpi.experiments import stopwatch
 
     monkeypatch.setattr(stopwatch, "ROUNDS", 1)
     monkeypatch.setattr(stopwatch, "SECONDS", 0.01)
@@ -491,7 +487,7 @@ def test_what_is_left_of_a_run(tmp_path):
     assert running.left(one, spent) is None
     more = replace(one, config=updated(config, {"budget.nominal_steps": 2_000_000}))
     assert running.left(more, spent) == np.inf  # its budget was raised
-    with pytest.raises(command.Unusable, match=r"other settings:\n  es\.sigma: 0\.005 -> 0\.1"):
+    with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.005 -> 0\.1"):
         running.left(replace(one, config=updated(config, {"es.sigma": 0.1})), spent)
     half = a_run(tmp_path, config, seconds=50.0, name="half")
     finished(half.run_dir, config, status="requeue")
@@ -549,7 +545,7 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
         told = json.loads((one.run_dir / "status.json").read_text())
         (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))  # another process's, which has ended
     going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 0.0, over=over, interrupted=interrupted)
-    assert running.ended(going).how == how
+    assert running.outcome(going).how == how
 
 
 @pytest.mark.parametrize(
@@ -564,7 +560,7 @@ def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(tmp_path,
     finished(one.run_dir, one.config, status=status)
     os.utime(one.run_dir / "status.json", (99.0, 99.0))
     going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 100.0, interrupted=interrupted)
-    assert running.ended(going).how == how
+    assert running.outcome(going).how == how
 
 
 def test_nothing_goes_on_where_the_loop_or_its_reader_fails(tmp_path, monkeypatch):
@@ -623,7 +619,7 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     csv = tmp_path / "results.csv"
 
     def made(out, *arguments):
-        found = experiment.calls(design.Product("x.py", list(arguments), out), runs, csv)
+        found = products.calls(design.Product("x.py", list(arguments), out), runs, csv)
         return [(path.name, line[2:]) for path, line in found]
 
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
@@ -712,7 +708,7 @@ def test_runs_that_wall_time_ends_are_no_jobs(tmp_path, capsys):
 
 
 def test_one_job_is_no_pbs_array():
-    environment, line = experiment.pbs(Path("l"), 1, 2)
+    environment, line = jobs.pbs(Path("l"), 1, 2)
     assert environment == {"LIST": "l", "LAUNCH": "mpiexec -n 2", "INDEX": "0"}
     assert "-J" not in line
     assert "LIST,LAUNCH,INDEX" in line

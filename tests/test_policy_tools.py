@@ -10,26 +10,20 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from commands import command
 from conftest import ROOT, environment, run
 
 from esac_mpi import Policy, envs, job, policy
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
 from esac_mpi.noise import Purpose, integer
+from esac_mpi.policies import formats, posture, ranks, recovery, stage
 from esac_mpi.policy import Layout
 from esac_mpi.record import Run, Unreadable
 from esac_mpi.record.files import publish
 from esac_mpi.rollout import play
 
-sys.path.insert(0, str(ROOT / "tools"))
-
-import evaluate
-import export
-import posture
-import ranks
-import recovery
-import render
-import stage
+evaluate, export, render = command("evaluate"), command("export"), command("render")
 
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)
@@ -325,7 +319,7 @@ def test_exported_actions_stay_in_the_bounds_where_rounding_would_leave_them(tmp
     assert (high + low) / 2 + (high - low) / 2 > high
     theta = np.array([0.0, 0.0, 9.0, -9.0], np.float32)  # the same actions, whatever is observed
     policy = Policy.load(save(tmp_path / "p.h5", theta, (1, 2), bounds=(low, high), output="clip"))
-    act = getattr(export, form)(policy, tmp_path / "out")
+    act = getattr(formats, form)(policy, tmp_path / "out")
     assert act(np.zeros((1, 1), np.float32)).tolist() == [[high, low]]
 
 
@@ -372,9 +366,9 @@ def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
 
 def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
     path = save(tmp_path / "p.h5")  # its half range is 2
-    assert export.difference(Policy.load(path), lambda x: Policy.load(path)(x) + 0.02) == pytest.approx(0.01, rel=1e-4)
-    right = export.npz
-    monkeypatch.setitem(export.FORMATS, "npz", (lambda policy, out: lambda x: right(policy, out)(x) + 1e-3, ".npz", ""))
+    assert formats.difference(Policy.load(path), lambda x: Policy.load(path)(x) + 0.02) == pytest.approx(0.01, rel=1e-4)
+    right = formats.npz
+    monkeypatch.setitem(formats.FORMATS, "npz", (lambda policy, out: lambda x: right(policy, out)(x) + 1e-3, ".npz", ""))
     assert export.main([str(path), "--format", "npz"]) == 1
     assert "removed: it acts otherwise, by 5.0e-04 half ranges" in capsys.readouterr().err
     assert not (tmp_path / "p.npz").exists()
@@ -383,8 +377,8 @@ def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
 def test_the_check_finds_a_difference_of_outputs_that_are_all_small(tmp_path):
     choices = np.full(8, 2.0**-16, np.float32)  # PPO's last layer in a discrete task
     policy = Policy.load(save(tmp_path / "p.h5", choices, (3, 2), bounds=(-1.0, 1.0), output="clip"))
-    assert export.difference(policy, lambda x: np.zeros((len(x), 2))) == 1.0
-    assert export.difference(policy, policy) == 0.0
+    assert formats.difference(policy, lambda x: np.zeros((len(x), 2))) == 1.0
+    assert formats.difference(policy, policy) == 0.0
 
 
 def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):

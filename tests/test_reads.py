@@ -1,6 +1,5 @@
 """What an algorithm does not read is refused or named; the declarations are true; es is compared at the settings of ESAC."""
 
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -14,10 +13,8 @@ from esac_mpi import config, train
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
+from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
-
-sys.path.insert(0, str(ROOT / "tools"))
-import design
 
 QUICKSTART = ROOT / "configs/quickstart.toml"
 SHIPPED = [QUICKSTART, *sorted((ROOT / "configs/esac").glob("*.toml"))]

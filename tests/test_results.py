@@ -2,29 +2,23 @@
 
 import dataclasses
 import shlex
-import sys
-from argparse import Namespace
 from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import command
 from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-import command
-import pictures
-import results
-import standings
-import traces
-import verdicts
-from results import Row
 from test_tools_figures import make
 
+from esac_mpi.analysis.command import opened
+from esac_mpi.analysis.results import pictures, rowfiles, standings, traces, verdicts
+from esac_mpi.analysis.results.rows import Row
+from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
+results = command("results")
 EMPTY = Row("x", "small", "A-v0", "ES", "", 0, 1, 0, 0, 0.0, 0, 0, None, None, None, None, False)
 
 
@@ -53,7 +47,7 @@ def study():
 
 
 def stored(path, rows):
-    results.write(path, rows)
+    rowfiles.write(path, rows)
     return str(path)
 
 
@@ -66,8 +60,8 @@ def printed(capsys, *arguments):
 
 
 def test_rows_of_a_run(tmp_path):
-    (run,) = command.opened([make(tmp_path / "a", (10, None, 30), "esac", seed=3)])
-    first, second, third = results.rows(run, "table1", "small", "ESAC", "0.1", True)
+    (run,) = opened([make(tmp_path / "a", (10, None, 30), "esac", seed=3)])
+    first, second, third = rows_of(run, "table1", "small", "ESAC", "0.1", True)
     assert first == Row(
         "table1", "small", "A-v0", "ESAC", "0.1", 3, generation=1, env_steps=110, nominal_steps=1000, wall_seconds=2.0,
         gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5, return_theta_es=10.0, return_learner=5.0,
@@ -80,8 +74,8 @@ def test_rows_of_a_run(tmp_path):
 
 
 def test_numbers_have_six_digits(tmp_path):
-    (run,) = command.opened([make(tmp_path / "a", (1234.56789,))])
-    (only,) = results.rows(run, "x", "small", "ES", "", False)
+    (run,) = opened([make(tmp_path / "a", (1234.56789,))])
+    (only,) = rows_of(run, "x", "small", "ES", "", False)
     assert not only.complete
     assert only.return_theta_es == 1234.57
     assert only.return_learner is None
@@ -98,15 +92,15 @@ def test_numbers_have_six_digits(tmp_path):
     ],
 )
 def test_thinning_keeps_the_ends(tmp_path, returns, kept):
-    (run,) = command.opened([make(tmp_path / "a", returns)])
-    found = results.rows(run, "x", "small", "ES", "", True, most=5)
+    (run,) = opened([make(tmp_path / "a", returns)])
+    found = rows_of(run, "x", "small", "ES", "", True, most=5)
     assert [row.generation for row in found] == kept
     assert [row.complete for row in found] == [False] * (len(kept) - 1) + [True]
 
 
 def test_a_run_without_a_generation_has_no_rows(tmp_path):
     Run.begin(tmp_path / "a", Config(), {}).close()
-    assert results.rows(command.opened([tmp_path / "a"])[0], "x", "small", "ES", "", False) == []
+    assert rows_of(opened([tmp_path / "a"])[0], "x", "small", "ES", "", False) == []
 
 
 # ---- files
@@ -115,8 +109,8 @@ def test_a_run_without_a_generation_has_no_rows(tmp_path):
 def test_what_is_written_is_read(tmp_path):
     rows = [*study(), *history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é")]
     path = tmp_path / "new" / "results.csv"
-    results.write(path, rows)
-    assert results.read([path]) == rows
+    rowfiles.write(path, rows)
+    assert rowfiles.read([path]) == rows
     assert [p.name for p in path.parent.iterdir()] == ["results.csv"]
     head, first, *_ = path.read_text(encoding="utf-8").splitlines()
     assert head.split(",") == [field.name for field in dataclasses.fields(Row)]
@@ -124,10 +118,10 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_a_hundred_runs_are_small(tmp_path):
-    (run,) = command.opened([make(tmp_path / "a", np.pi * 1000 * np.arange(1, 101), "esac", task="InvertedDoublePendulum-v5")])
-    rows = results.rows(run, "ablations", "small", "no crossover", "", True)
+    (run,) = opened([make(tmp_path / "a", np.pi * 1000 * np.arange(1, 101), "esac", task="InvertedDoublePendulum-v5")])
+    rows = rows_of(run, "ablations", "small", "no crossover", "", True)
     assert len(rows) == 25
-    results.write(tmp_path / "r.csv", [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows])
+    rowfiles.write(tmp_path / "r.csv", [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows])
     assert (tmp_path / "r.csv").stat().st_size < 300_000
 
 
@@ -310,7 +304,7 @@ def test_the_records_of_the_docs_are_small_and_whole():
     assert [path.stem for path in files] == ["ablations", "fig2a", "fig2c", "fig6b", "table1", "transfer"]
     assert sum(path.stat().st_size for path in files) < 1_000_000
     for path in files:
-        ends = [row for row in results.read([path]) if row.complete]
+        ends = [row for row in rowfiles.read([path]) if row.complete]
         assert len(ends) == {"ablations": 48, "fig2a": 12, "fig2c": 27, "fig6b": 12, "table1": 84, "transfer": 21}[path.stem]
 
 
@@ -323,8 +317,7 @@ NOMINAL = "nominal steps (the papers' count)"
 
 
 def drawn(rows, **options):
-    defaults = {"x": None, "policy": "better", "measure": "fitness", "field": "zeta", "normalise": False, "seeds": False}
-    return pictures.picture(traces.sections(rows), Namespace(**{**defaults, **options}))
+    return pictures.curves(traces.sections(rows), **options)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +345,7 @@ def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
     [("better", {"ESAC": (9, 11, 10), "SAC": (20, 22, 21)}), ("theta_es", {"ESAC": (9, 11, 10)})],
 )
 def test_the_last_return_of_each_variant(policy, lines):
-    (axes,) = drawn(study(), what="ends", policy=policy).axes
+    (axes,) = pictures.ends(traces.sections(study()), policy).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(lines)
     assert axes.get_title() == "A-v0"
     points = [line for line in axes.lines if line.get_marker() == "."]
@@ -378,8 +371,12 @@ def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):
     ]
 
 
+def swept(rows, **options):
+    return pictures.sensitivity(traces.sections(rows), field="zeta", **options)
+
+
 def test_sensitivity_at_the_end_against_the_value():
-    (axes,) = drawn(sweep() + sweep("B-v0", 10), what="sensitivity").axes
+    (axes,) = swept(sweep() + sweep("B-v0", 10)).axes
     assert axes.get_xscale() == "log"
     assert axes.get_xlabel() == "zeta"
     lines = {container.get_label(): container[0] for container in axes.containers}
@@ -387,14 +384,14 @@ def test_sensitivity_at_the_end_against_the_value():
     assert lines["A-v0, 2 seeds a point"].get_xdata().tolist() == [1e-6, 0.01, 1]
     assert lines["A-v0, 2 seeds a point"].get_ydata().tolist() == [1, 2, 3]  # fitness_mean: returns 1 3, 2 4, 3 5, less 1
     assert lines["B-v0, 2 seeds a point"].get_ydata().tolist() == [10, 20, 30]
-    (normalised,) = drawn(sweep() + sweep("B-v0", 10), what="sensitivity", normalise=True, measure="return").axes
+    (normalised,) = swept(sweep() + sweep("B-v0", 10), normalise=True, measure="return").axes
     assert [c[0].get_ydata().tolist() for c in normalised.containers] == [
         pytest.approx([2 / 4, 3 / 4, 1]), pytest.approx([11 / 31, 21 / 31, 1])
     ]  # fmt: skip
 
 
 def test_sensitivity_to_words():
-    (axes,) = drawn(sweep(values=("soft", "hard")), what="sensitivity").axes
+    (axes,) = swept(sweep(values=("soft", "hard"))).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "soft"]
     assert axes.containers[0][0].get_xdata().tolist() == [0, 1]
     assert axes.containers[0][0].get_ydata().tolist() == [2, 1]  # soft is the first of the sweep

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, environment, run
+from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, TASK, environment, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import Run, read
@@ -249,7 +249,8 @@ def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
 
 def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
     path = tmp_path / "run"
-    arguments = [*CYCLIC, "--stop.member_minutes", 0.1, "--budget.generations", 10**5, "--run-dir", path]
+    arguments = [*TASK, "--algorithm", "es", "--es.population_size", 10, "--policy.hidden", 8, 8, "--run-dir", path]
+    arguments += ["--stop.member_minutes", 0.1, "--budget.generations", 10**5]
     process = start(0, *arguments, program=EAGER)
     wait_for(lambda: rows_published(path) >= 3)
     process.send_signal(signal.SIGSTOP)

@@ -1,6 +1,5 @@
 """tools/summary.py, watch.py, compare.py and plot.py on runs whose numbers were worked out by hand."""
 
-import importlib
 import json
 import os
 import pty
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import command
 
 from esac_mpi import config as configuration
 from esac_mpi import record
@@ -185,8 +185,7 @@ class Hidden:
         if name.split(".")[0] in ("mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D") or name == "esac_mpi.comm":
             raise ImportError(name + " is hidden")
 sys.meta_path.insert(0, Hidden())
-sys.path.insert(0, {tools!r})
-import measures, views, plot
+from esac_mpi.analysis import measures, plots, views
 sys.argv = {argv!r}
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -196,7 +195,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_the_tools_run_without_mpi_torch_and_simulators(tmp_path, line):
     make(tmp_path / "a", generations=10).close()
     argv = [str(ROOT / "tools" / f"{line[0]}.py"), *line[1:]]
-    code = HIDE.format(tools=str(ROOT / "tools"), argv=argv)
+    code = HIDE.format(argv=argv)
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True,
         check=False,
@@ -391,9 +390,8 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign/metrics.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600))
     said = {"mine": "not a run", "newer": "schema 9, written by", "foreign": "not a file of esac_mpi", "short": "truncated"}
-    monkeypatch.syspath_prepend(ROOT / "tools")
     for program, *before in (["summary"], ["watch", "--once"], ["compare", str(tmp_path / "good")]):
-        assert importlib.import_module(program).main([*before, str(tmp_path / name)]) == code
+        assert command(program).main([*before, str(tmp_path / name)]) == code
         out, err = capsys.readouterr()
         assert out == ""
         assert said[name] in err

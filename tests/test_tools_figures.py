@@ -1,12 +1,14 @@
 """Tables and figures, from runs whose numbers were worked out by hand."""
 
+import argparse
 import os
+import re
 import subprocess
 import sys
-from argparse import Namespace
 
 import numpy as np
 import pytest
+from commands import NAMES, command
 from conftest import ROOT
 
 from esac_mpi.config import Config, load, updated
@@ -14,27 +16,16 @@ from esac_mpi.record import Run
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import cells
-import command
-import curves
-import episodes
-import grids
-import groups
-import intervals
-import plot
-import scaling
-import sensitivity
-import speeds
-import sweep
-import table
-import timeline
-import updates
 
-TOOLS = ("plot", "results", "scaling", "sensitivity", "sweep", "table", "updates")
-MODULES = (
-    *TOOLS, "cells", "command", "curves", "episodes", "figures", "grids", "groups", "intervals", "pictures", "rowfiles", "rows",
-    "single", "speeds", "standings", "timeline", "traces", "verdicts",
-)  # fmt: skip
+from esac_mpi.analysis import command as commands_alike
+from esac_mpi.analysis import curves, generation_times, grids, groups, intervals, plots, tables, timeline
+from esac_mpi.analysis import sensitivity as sensitivities
+from esac_mpi.analysis.episodes import WINDOW, training, training_returns
+from esac_mpi.analysis.evaluations import evaluated, evaluations
+from esac_mpi.analysis.outcomes import outcome
+from esac_mpi.analysis.published import book, published
+
+plot, scaling, sensitivity, sweep, table, updates = map(command, ("plot", "scaling", "sensitivity", "sweep", "table", "updates"))
 
 
 def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", ranks=2, scale=1.0, n=4, **settings):
@@ -66,7 +57,7 @@ def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", 
 
 
 def opened(*paths):
-    return command.opened(paths)
+    return commands_alike.opened(paths)
 
 
 # ---- statistics
@@ -112,7 +103,7 @@ def test_evaluations_positions_and_the_better_policy(tmp_path):
     (run,) = opened(make(tmp_path / "a", (10, None, -30), "esac"))
     np.testing.assert_array_equal(curves.position(run, "env_steps"), [110, 220, 330])
     np.testing.assert_array_equal(curves.position(run, "wall"), [2, 4, 6])
-    generations, returns = curves.evaluations(run, "theta_es")
+    generations, returns = evaluations(run, "theta_es")
     assert generations.tolist() == [1, 3]
     assert returns.tolist() == [[9, 11], [-31, -29]]
     curve = curves.return_curve(run, "nominal_steps")
@@ -130,7 +121,7 @@ def test_the_evaluation_at_the_end_counts(tmp_path):
     run.final({"generation": np.array(2), "evaluation_theta_es": np.array([5.0, 7.0])})
     run.close()
     (found,) = opened(tmp_path / "a")
-    generations, returns = curves.evaluated(found)  # the one with an unstable episode is no candidate
+    generations, returns = evaluated(found)  # the one with an unstable episode is no candidate
     assert (generations.tolist(), returns.tolist()) == ([1, 2], [1, 6])
 
 
@@ -140,14 +131,14 @@ def test_the_evaluation_at_the_end_counts(tmp_path):
 )
 def test_measures(tmp_path, measure, whole, early):
     (run,) = opened(make(tmp_path / "a", (10, 50, 20)))
-    assert curves.measured(run, measure) == pytest.approx(whole)
-    assert curves.measured(run, measure, limit=220) == pytest.approx(early)
-    assert np.isnan(curves.measured(run, measure, limit=100))
+    assert outcome(run, measure) == pytest.approx(whole)
+    assert outcome(run, measure, limit=220) == pytest.approx(early)
+    assert np.isnan(outcome(run, measure, limit=100))
 
 
 def test_a_history_may_be_a_frame_beside_columns(tmp_path):
     (run,) = opened(make(tmp_path / "a"))
-    other = Namespace(history=None, columns={"metrics/sigma": np.array([0.5])})
+    other = argparse.Namespace(history=None, columns={"metrics/sigma": np.array([0.5])})
     assert curves.column(other, "metrics/sigma").tolist() == [0.5]
     assert curves.column(run, "metrics/sigma").tolist() == pytest.approx([0.1, 0.2, 0.3])
     assert not curves.column(run, "metrics/nothing").size
@@ -173,20 +164,20 @@ def phase(name, episodes, mean):
 
 def test_training_returns_of_a_population_are_those_of_its_members_in_order(tmp_path):
     (run,) = opened(make(tmp_path / "a"))  # 9 8 7 6, 19 18 17 16, 29 28 27 26
-    episodes, average = curves.training(run, window=6)
+    episodes, average = training(run, window=6)
     assert episodes.tolist() == list(range(1, 13))
     np.testing.assert_allclose(average[[0, 1, 5, 11]], [9, 8.5, 67 / 6, 143 / 6])
     curve = curves.training_curve(run, "wall", window=6)
     assert curve.x.tolist() == [2, 4, 6]
     np.testing.assert_allclose(curve.y, [7.5, (7 + 6 + 19 + 18 + 17 + 16) / 6, 143 / 6])
     assert curves.position(run, "training_episodes").tolist() == [4, 8, 12]
-    assert curves.WINDOW == 50  # the paper's
+    assert WINDOW == 50  # the paper's
 
 
 def test_a_member_of_several_episodes_counts_as_many_and_an_unstable_one_has_no_return(tmp_path):
     rows = [{"fitness": np.array([4.0, np.nan])}, {"fitness": np.array([1.0, 3.0])}]
     run = trained(tmp_path / "a", "es", rows, **{"es.population_size": 2, "es.fitness_episodes": 2})
-    so_far, returns = episodes.training_returns(run)
+    so_far, returns = training_returns(run)
     assert so_far.tolist() == [2, 6]
     assert returns.tolist() == [4, 4, 1, 1, 3, 3]
 
@@ -194,7 +185,7 @@ def test_a_member_of_several_episodes_counts_as_many_and_an_unstable_one_has_no_
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
 def test_training_returns_of_a_learner_grow_linearly_within_a_generation(tmp_path, name):
     run = trained(tmp_path / "a", name, [phase(name, 2, 10), phase(name, 0, np.nan), phase(name, 3, 20)])
-    episodes, average = curves.training(run, window=3)
+    episodes, average = training(run, window=3)
     assert episodes.tolist() == [1, 2, 3, 4, 5]
     np.testing.assert_allclose(average, [10, 10, 40 / 3, 50 / 3, 20])  # exact at 2 and 5, where generations end
     assert curves.training_curve(run, "generation", 3).y.tolist() == pytest.approx([10, 10, 20])
@@ -204,20 +195,19 @@ def test_training_returns_of_a_learner_grow_linearly_within_a_generation(tmp_pat
 def test_training_of_esac_has_the_phase_after_the_members(tmp_path):
     rows = [{"fitness": np.array([1.0, 2.0]), **phase("sac", 0, np.nan)}, {"fitness": np.array([3.0, 4.0]), **phase("sac", 2, 9)}]
     run = trained(tmp_path / "a", "esac", rows)
-    assert episodes.training_returns(run)[1].tolist() == [1, 2, 3, 4, 9, 9]
+    assert training_returns(run)[1].tolist() == [1, 2, 3, 4, 9, 9]
 
 
 def test_a_young_run_has_no_training_yet(tmp_path):
     Run.begin(tmp_path / "a", Config(), {}).close()
     (run,) = opened(tmp_path / "a")
-    assert [len(found) for found in curves.training(run)] == [0, 0]
+    assert [len(found) for found in training(run)] == [0, 0]
 
 
 def test_plot_draws_training_with_seeds_as_groups(tmp_path, capsys):
     paths = [make(tmp_path / "a"), make(tmp_path / "b", seed=1)]
     learner = trained(tmp_path / "c", "ddpg", [phase("ddpg", 2, 10), phase("ddpg", 4, 20)]).path
-    options = Namespace(what="training", x=None, policy="better", seeds=False)
-    drawing = plot.figure(opened(*paths, learner), options)
+    drawing = plots.figure(opened(*paths, learner), "training")
     labels = {line.get_label(): (line.get_xdata()[[0, -1]].tolist(), line.get_ydata()[-1]) for line in drawing.axes[0].lines}
     assert labels == {
         "ES, 2 seeds": ([1, 12], pytest.approx(17.5)),  # of all 12, fewer than 50: (7.5 + 17.5 + 27.5) / 3
@@ -308,23 +298,23 @@ def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, capsys):
 
 
 def test_decimals_follow_the_standard_deviation():
-    cell = cells.Cell(9359.789, 0.1035, 9359.8, (0, 1))
-    assert cells.text(cell, "markdown", best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
-    assert cells.text(cell, "latex", best=True) == r"$\mathbf{9{,}359.79} \pm 0.10$ (9,359.80, n=2)"
-    assert cells.text(cells.Cell(-2.01, 0.07, source="a paper"), "markdown", best=False) == "-2.01 ± 0.07"
+    cell = tables.Cell(9359.789, 0.1035, 9359.8, (0, 1))
+    assert tables.text(cell, "markdown", best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
+    assert tables.text(cell, "latex", best=True) == r"$\mathbf{9{,}359.79} \pm 0.10$ (9,359.80, n=2)"
+    assert tables.text(tables.Cell(-2.01, 0.07, source="a paper"), "markdown", best=False) == "-2.01 ± 0.07"
 
 
 def test_every_published_number_has_a_source_and_a_column():
-    book = table.tomllib.loads(table.PUBLISHED.read_text())
-    for part in book.values():
+    papers = book()
+    for part in papers.values():
         assert part["source"]
         assert part["protocol"]
         assert {len(row) for row in part["results"].values()} == {len(part["columns"])}
-    printed, _ = table.published(["esac", "pderl"], ["Swimmer-v5", "mine:Task-v0"])
+    printed, _ = published(["esac", "pderl"], ["Swimmer-v5", "mine:Task-v0"])
     assert printed["mine:Task-v0"] == {}
     assert printed["Swimmer-v5"]["PDERL [pderl]"].median == 348
-    assert len(book["esac"]["results"]) == 15
-    wins = sum(np.argmax([numbers[0] for numbers in row]) == 0 for row in book["esac"]["results"].values())
+    assert len(papers["esac"]["results"]) == 15
+    wins = sum(np.argmax([numbers[0] for numbers in row]) == 0 for row in papers["esac"]["results"].values())
     assert wins == 10  # the paper's claim
 
 
@@ -358,6 +348,10 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
         (["--set", "sigme", "1"], "did you mean 'esac.sigma'?"),
         (["--set", "esac.winner_fraction", "2"], "must be at most 1"),
         (["--set", "esac.sigma"], "needs one value or more"),
+        (
+            ["--algorithms", "esac", "sax", "--set", "sigma", "0.1"],
+            "--algorithms sax: there is no such algorithm",
+        ),
         (["--seeds", "0..4"], "expected a number or a range"),
         (["--configs", "no.toml"], "no.toml: No such file"),
         (["--tasks", "Ant-v5", "Ant-v5"], "two runs would share"),
@@ -378,11 +372,9 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, capsys):
         for seed in range(2):
             place = tmp_path / f"{sigma}-{seed}"
             paths.append(make(place, (value + 10 * seed,), seed=seed, **{"es.sigma": sigma}))
-    options = Namespace(field="sigma", measure="best", at_steps=None, policy="better", normalise=False)
-    found = sensitivity.lines(opened(*paths), options)
+    found = sensitivities.of_runs(opened(*paths), "sigma")
     assert {value: sorted(m) for value, m in found["A-v0"]["ES"].items()} == {0.01: [40, 50], 0.1: [100, 110], 0.5: [10, 20]}
-    options.normalise = True
-    shares = sensitivity.lines(opened(*paths), options)["all tasks"]["A-v0, ES"]
+    shares = sensitivities.together(found)["all tasks"]["A-v0, ES"]
     assert {value: m.mean() for value, m in shares.items()} == pytest.approx({0.01: 45 / 105, 0.1: 1, 0.5: 15 / 105})
     out = tmp_path / "s"
     assert sensitivity.main([*map(str, paths), "--field", "es.sigma", "--seeds", "--out", str(out)]) == 0
@@ -413,11 +405,11 @@ def test_updates_counts_them(tmp_path, capsys):
 def test_scaling_of_generations(tmp_path, capsys):
     one, two = make(tmp_path / "one", ranks=1), make(tmp_path / "two", ranks=2, scale=0.6)
     four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)
-    times = speeds.measured(opened(one, two, four), last=10)
+    times = generation_times.times_of(opened(one, two, four), last=10)
     assert list(times) == [("ES", 8), ("ES", 4)]
-    assert speeds.per_generation(times["ES", 4][1]) == pytest.approx([1.75])  # 2 s without the evaluation's 0.25 s
-    assert speeds.per_episode(times["ES", 8][4]) == pytest.approx([0.5 * 1.75 / 8])
-    assert speeds.efficiency(times["ES", 4]) == pytest.approx({1: 1.0, 2: 1 / 1.2})  # 2 * 0.6 of the work of one
+    assert generation_times.per_generation(times["ES", 4][1]) == pytest.approx([1.75])  # 2 s without the evaluation's 0.25 s
+    assert generation_times.per_episode(times["ES", 8][4]) == pytest.approx([0.5 * 1.75 / 8])
+    assert generation_times.efficiency(times["ES", 4]) == pytest.approx({1: 1.0, 2: 1 / 1.2})  # 2 * 0.6 of the work of one
     assert scaling.main([str(one), str(two), str(four), "--numbers", "--out", str(tmp_path / "s")]) == 0
     assert capsys.readouterr().out.splitlines()[-4:] == [
         "ES n=4 ranks=1: 1.75 s a generation, 0.4375 s an episode, efficiency 1.00",
@@ -482,8 +474,7 @@ def test_plot_of_one_run(tmp_path, capsys, what):
 )
 def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
     paths = [make(tmp_path / str(seed), algorithm="esac", seed=seed) for seed in range(3)]
-    options = Namespace(what=what, x="generation", policy="better", seeds=True)
-    drawing = plot.figure(opened(*paths), options)
+    drawing = plots.figure(opened(*paths), what, "generation", seeds=True)
     summaries = [axes.lines[-1] for axes in drawing.axes if axes.lines]  # after each seed's own
     assert [len(axes.lines) for axes in drawing.axes if axes.lines] == [4] * len(summaries)
     np.testing.assert_allclose([line.get_ydata()[end] for line in summaries for end in (0, -1)], drawn)
@@ -500,7 +491,7 @@ def test_plot_of_two_tasks_and_algorithms(tmp_path, capsys):
 
 def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
     runs = opened(make(tmp_path / "a", (0, 10, 20, 30)), make(tmp_path / "b", (10, 20), seed=1))
-    drawing = grids.grid(groups.grouped(runs), plot.quantities("return", "better"), "generation")
+    drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     (line,) = drawing.axes[0].lines
     assert line.get_xdata()[[0, -1]].tolist() == [1, 2]
     np.testing.assert_allclose(line.get_ydata()[[0, -1]], [5, 15])
@@ -510,7 +501,7 @@ def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
 
 def test_one_seed_has_a_line_and_no_interval(tmp_path):
     runs = opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac"))
-    drawing = grids.grid(groups.grouped(runs), plot.quantities("return", "better"), "generation")
+    drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert not drawing.axes[0].collections
     texts = [text.get_text() for text in drawing.legends[0].texts]
     assert texts == ["ESAC, seed 0 (an interval needs two)", "ES, seed 0 (an interval needs two)"]
@@ -518,7 +509,7 @@ def test_one_seed_has_a_line_and_no_interval(tmp_path):
 
 def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     runs = opened(make(tmp_path / "a", (0, 10)), make(tmp_path / "b", (None, None, 20, 30), seed=1))
-    drawing = grids.grid(groups.grouped(runs), plot.quantities("return", "better"), "generation")
+    drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
     assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds (nowhere all of them)"]
 
@@ -581,27 +572,34 @@ def test_a_young_run_is_left_out_of_a_figure(tmp_path, capsys):
 
 
 def test_figures_and_tables_need_no_mpi_torch_or_simulator(tmp_path):
-    run = make(tmp_path / "a")
+    run, files = make(tmp_path / "a"), (ROOT / "esac_mpi/analysis").rglob("*.py")
+    modules = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files if path.stem != "__init__")
     code = f"""
 import sys
 sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control"])  # None: an import fails
 sys.path.insert(0, {str(ROOT / "tools")!r})
-import {", ".join(MODULES)}
+import {", ".join(modules)}
+import plot, table
 assert plot.main([{str(run)!r}]) == table.main([{str(run)!r}]) == 0
 assert "esac_mpi.comm" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_tool_is_short_and_says_what_it_does(name):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tool_is_a_command_is_short_and_says_what_it_does(name, capsys):
     text = (ROOT / "tools" / f"{name}.py").read_text()
     assert len(text.splitlines()) <= 150
     assert text.startswith('"""')
-    if name in TOOLS:
-        header = text.split('"""')[1]
-        assert f"python tools/{name}.py" in header
-        assert "Cost: " in header
+    header = text.split('"""')[1]
+    assert f"python tools/{name}.py" in header
+    assert re.search(r"Cost: |about \d minute", header)
+    assert text.endswith('if __name__ == "__main__":\n    sys.exit(main(sys.argv[1:]))\n') or name == "evaluate"
+    more = [argparse.Namespace(rank=0)] if name == "evaluate" else []
+    with pytest.raises(SystemExit) as end:
+        command(name).main(["--help"], *more)
+    assert end.value.code == 0
+    assert capsys.readouterr().out.count(header.splitlines()[0]) == 1
 
 
 def test_without_matplotlib(tmp_path):

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, environment
 
-sys.path.insert(0, str(ROOT / "tools"))
-import fuzz_config
-import torture
+from esac_mpi.stress import answers, runs
 
 
 def tool(name: str, *options: object) -> str:
@@ -33,18 +31,18 @@ def test_killed_at_random_moments_nothing_is_lost():
 
 def test_torture_sees_what_differs():
     straight = {"metrics/sigma": np.array([0.1, 0.2, 0.3]), "theta_sha256": np.array("ab"), "metrics/nan": np.full(3, np.nan)}
-    torture.compare(straight, straight, whole=True)
-    torture.compare({"metrics/sigma": straight["metrics/sigma"][:2]}, straight, whole=False)
+    runs.compare(straight, straight, whole=True)
+    runs.compare({"metrics/sigma": straight["metrics/sigma"][:2]}, straight, whole=False)
     for wrong in (
         {**straight, "metrics/sigma": np.array([0.1, 0.2, np.nextafter(0.3, 1)])},
         {**straight, "metrics/sigma": straight["metrics/sigma"][:2]},
         {**straight, "theta_sha256": np.array("ac")},
         {"metrics/sigma": straight["metrics/sigma"]},
     ):
-        with pytest.raises(torture.Broken):
-            torture.compare(wrong, straight, whole=True)
-    with pytest.raises(torture.Broken):
-        torture.compare({"metrics/sigma": np.array([0.2])}, straight, whole=False)
+        with pytest.raises(runs.Broken):
+            runs.compare(wrong, straight, whole=True)
+    with pytest.raises(runs.Broken):
+        runs.compare({"metrics/sigma": np.array([0.2])}, straight, whole=False)
 
 
 def test_configurations_that_make_no_sense_give_one_message():
@@ -63,7 +61,7 @@ def test_fuzzing_sees_a_wrong_answer(monkeypatch):
         raise SystemExit(2)
 
     for load, answer in ((crash, "crash"), (silent, "parser")):
-        monkeypatch.setattr(fuzz_config.config, "load", load)
-        found, problem = fuzz_config.verdict("0")
+        monkeypatch.setattr(answers.config, "load", load)
+        found, problem = answers.verdict("0")
         assert found == answer
         assert problem.startswith("0: [")

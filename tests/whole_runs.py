@@ -1,7 +1,6 @@
 """Runs of the whole program: what two of them must have in common, and what to wait for while one is going on."""
 
 import json
-import sys
 import time
 from contextlib import redirect_stdout
 from io import StringIO
@@ -9,11 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from commands import command
-from conftest import ROOT
 
 from esac_mpi.record import Run
-
-sys.path.append(str(ROOT / "tools"))  # whose modules summary.py imports
 
 
 def science(path: Path) -> dict[str, np.ndarray]:

@@ -26,12 +26,12 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 import numpy as np
-from here import look_here
-from intervals import interquartile_mean, interval, mean
-from ranks import make_world
 
 from esac_mpi import Policy, envs
+from esac_mpi.analysis.command import look_here
+from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
 from esac_mpi.noise import Purpose, integer
+from esac_mpi.policies.ranks import make_world
 from esac_mpi.record import Unreadable
 from esac_mpi.rollout import play
 

@@ -5,9 +5,9 @@
 
 Strip and film carry the time and the return so far. A tilted start puts the body on the floor at rest, leaning forward by
 --degrees, other joints within 0.1 rad of the model's own pose. --trials counts how often, and when, balance comes back within 100
-steps, and draws lean and height of every trial; recovery.py says what counts as balance. Needs pillow and, for MuJoCo, EGL or
-OSMesa; mp4 needs imageio-ffmpeg; --trials needs matplotlib alone. Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so some
-minutes for a film of 20 s; 50 trials 5 s.
+steps, and draws lean and height of every trial; esac_mpi/policies/recovery.py says what counts as balance. Needs pillow and, for
+MuJoCo, EGL or OSMesa; mp4 needs imageio-ffmpeg; --trials needs matplotlib alone. Cost: 5 s; without a GPU 0.05 to 0.4 s a
+picture, so some minutes for a film of 20 s; 50 trials 5 s.
 """
 
 import argparse
@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import posture
-import recovery
-import stage
-from here import look_here
 
 from esac_mpi import Policy, envs
+from esac_mpi.analysis.command import look_here
 from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.policies import posture, recovery, stage
 from esac_mpi.record import Unreadable
 from esac_mpi.rollout import play
 

@@ -18,13 +18,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from command import ended
-from rowfiles import read, write
-from rows import MOST, Row, rows
-from standings import MEASURES, document
-from traces import sections
+from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.results.rowfiles import read
+from esac_mpi.analysis.results.standings import MEASURES, document
+from esac_mpi.analysis.results.traces import sections
 
-__all__ = ["MOST", "Row", "main", "read", "rows", "write"]  # what experiment.py needs of results
+CURVES = ("returns", "training", "updates")
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:
@@ -40,16 +39,23 @@ def table(options: argparse.Namespace) -> Iterator[object]:
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
     """Draw a picture and yield where it was written."""
-    from figures import save  # needs matplotlib, which a table does not
-    from pictures import picture, suffixed
+    from esac_mpi.analysis.figures import save
+    from esac_mpi.analysis.results import pictures
 
-    yield from save(picture(sections(read(options.files)), options), suffixed(options.out))
+    found = sections(read(options.files))
+    if options.what == "sensitivity":
+        figure = pictures.sensitivity(found, options.measure, options.field, options.normalise, options.seeds)
+    elif options.what == "ends":
+        figure = pictures.ends(found, options.policy)
+    else:
+        figure = pictures.curves(found, options.what, options.x, options.policy, options.seeds)
+    yield from save(figure, pictures.suffixed(options.out))
 
 
 def main(argv: list[str]) -> int:
     """Make a table or picture; return 2 if there is nothing to make it of, 65 if a file cannot be read."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    actions = parser.add_subparsers(required=True)
+    line = parser(__doc__)
+    actions = line.add_subparsers(required=True)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     tables.add_argument("--measure", choices=MEASURES, default="return")
     tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
@@ -68,7 +74,7 @@ def main(argv: list[str]) -> int:
     pictures.set_defaults(make=draw)
     for action in (tables, pictures):
         action.add_argument("files", nargs="+", type=Path, metavar="CSV", help="results.csv of an experiment")
-    options = parser.parse_args(argv)
+    options = line.parse_args(argv)
     return ended(lambda: options.make(options))
 
 

@@ -14,89 +14,19 @@ Cost: 2 s, and 0.1 s a run.
 import argparse
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from command import ended, opened
-from figures import COLOURS, STYLES, Axes, Figure, legend_below, matplotlib, panels, save
-from speeds import Times, efficiency, measured, per_episode, per_generation
-
-MARKERS = "os^vDP"
-
-
-def draw(axes: Axes, by_x: dict[int, list[float]], look: dict[str, Any], label: str, ideal: bool) -> None:
-    """Draw a line through the means, bars from the smallest to the largest run, and the ideal line."""
-    x = np.array(sorted(by_x))
-    means = np.array([np.mean(by_x[at]) for at in x])
-    low, high = np.array([[min(by_x[at]), max(by_x[at])] for at in x]).T
-    axes.plot(x, means, **look, lw=1.5, ms=4.5, label=label)
-    axes.vlines(x, low, high, color=look["color"], lw=1)
-    if ideal and len(x) > 1:
-        axes.plot(x, means[0] * x[0] / x, ls=(0, (1, 2)), lw=1, color=look["color"])
-
-
-def style(labels: list[str], label: str) -> dict[str, Any]:
-    """Return line style and marker of an algorithm."""
-    index = labels.index(label)
-    return {"ls": STYLES[index % len(STYLES)], "marker": MARKERS[index % len(MARKERS)]}
-
-
-def name_panel(axes: Axes, x: str, y: str, at: set[int], logarithmic: bool = True) -> None:
-    """Scale and name a panel; ticks stand where there are runs."""
-    axes.set_xscale("log")
-    if logarithmic:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ticks = sorted(at)
-    kept = [a for a, b in pairwise([*ticks, 10**9]) if b / a > 1.15]
-    axes.set_xticks(kept, [f"{tick:,}" for tick in kept])
-    axes.minorticks_off()
-    axes.set(xlabel=x, ylabel=y)
-
-
-def figure(times: Times, title: str) -> Figure:
-    """Return the figure."""
-    sizes, labels = sorted({n for _, n in times}), list(dict.fromkeys(label for label, _ in times))
-    drawing, ((generation, episode), (share, population)) = panels(2, 2, 4.2, 3.0)
-    for (label, n), by_ranks in times.items():
-        look, name = {**style(labels, label), "color": COLOURS[sizes.index(n) % len(COLOURS)]}, f"{label}, n = {n:,}"
-        draw(generation, {r: per_generation(p) for r, p in by_ranks.items()}, look, name, ideal=True)
-        draw(episode, {r: per_episode(p) for r, p in by_ranks.items()}, look, name, ideal=True)
-        draw(share, {r: [value] for r, value in efficiency(by_ranks).items()}, look, name, ideal=False)
-    all_ranks = sorted({ranks for by_ranks in times.values() for ranks in by_ranks})
-    for label in labels:
-        for shade, ranks in zip(np.linspace(0.6, 0.0, len(all_ranks)), all_ranks, strict=True):
-            by_n = {n: per_generation(found[ranks]) for (name, n), found in times.items() if name == label and ranks in found}
-            look = {**style(labels, label), "color": str(shade)}
-            if by_n:
-                draw(population, by_n, look, f"{label}, {ranks:,} rank{'s' * (ranks > 1)}", ideal=False)
-    name_panel(generation, "ranks", "seconds per generation", set(all_ranks))
-    name_panel(episode, "ranks", "seconds per episode", set(all_ranks))
-    name_panel(share, "ranks", "parallel efficiency", set(all_ranks), logarithmic=False)
-    share.axhline(1, ls=(0, (1, 2)), lw=1, color="0.3")
-    share.set_ylim(bottom=0)
-    name_panel(population, "population size n", "seconds per generation", set(sizes))
-    drawing.suptitle(title, fontsize="medium")
-    legend_below(drawing, np.array([generation, population]))
-    return drawing
-
-
-def numbers(times: Times) -> Iterator[str]:
-    """Yield a line for each point."""
-    for (label, n), by_ranks in times.items():
-        for ranks, share in efficiency(by_ranks).items():
-            points = by_ranks[ranks]
-            seconds, each = np.mean(per_generation(points)), np.mean(per_episode(points))
-            yield f"{label} n={n} ranks={ranks}: {seconds:.4g} s a generation, {each:.4g} s an episode, efficiency {share:.2f}"
+from esac_mpi.analysis.command import add_runs, ended, opened, parser
+from esac_mpi.analysis.generation_times import times_of
 
 
 def report(options: argparse.Namespace) -> Iterator[object]:
     """Draw the runs; yield the numbers if asked for, and the files written."""
+    from esac_mpi.analysis.figures import save
+    from esac_mpi.analysis.scaling import figure, numbers
+
     runs = opened(options.runs)
-    times = measured(runs, options.last)
+    times = times_of(runs, options.last)
     if options.numbers:
         yield from numbers(times)
     title = f"{runs[0].config.task.id}: mean of the last {options.last} generations; dotted: ideal"
@@ -105,12 +35,12 @@ def report(options: argparse.Namespace) -> Iterator[object]:
 
 def main(argv: list[str]) -> int:
     """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
-    parser.add_argument("--last", type=int, default=10, metavar="G", help="generations that are averaged; the paper's 10")
-    parser.add_argument("--numbers", action="store_true", help="print the numbers too")
-    parser.add_argument("--out", type=Path, default=Path("scaling"), metavar="NAME")
-    options = parser.parse_args(argv)
+    line = parser(__doc__)
+    add_runs(line)
+    line.add_argument("--last", type=int, default=10, metavar="G", help="generations that are averaged; the paper's 10")
+    line.add_argument("--numbers", action="store_true", help="print the numbers too")
+    line.add_argument("--out", type=Path, default=Path("scaling"), metavar="NAME")
+    options = line.parse_args(argv)
     return ended(lambda: report(options))
 
 

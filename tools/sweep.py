@@ -14,77 +14,12 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
-from command import Unusable, ended, note
-
-from esac_mpi.config import NAMES, Config, ConfigError, load, read_toml
-from esac_mpi.config.reads import reads
-
-DEFAULT = Config().algorithm
-
-
-def seeds(texts: list[str]) -> list[int]:
-    """Return the seeds that numbers and ranges like 0-4 name. Raises Unusable."""
-    found: list[int] = []
-    for text in texts:
-        first, dash, last = text.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise Unusable(f"--seeds {text}: expected a number or a range like 0-4")
-        found += range(int(first), int(last or first) + 1)
-    return list(dict.fromkeys(found))
-
-
-def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> list[list[tuple[str, str]]]:
-    """Return, for each field that this algorithm reads, its (name, value) pairs. Raises Unusable."""
-    found = []
-    for name, *values in varied:
-        if not values:
-            raise Unusable(f"--set {name}: needs one value or more")
-        full = name if "." in name or name in NAMES else f"{algorithm}.{name}"
-        if not reads(algorithm, full) and any(reads(other, full) for other in algorithms):
-            continue
-        found.append([(full, value) for value in values])
-    return found
-
-
-def tidy(text: str) -> str:
-    """Return a text as part of a directory's name."""
-    return text.replace("/", "-").replace(":", "-").replace(" ", "x")
-
-
-def lines(options: argparse.Namespace) -> Iterator[tuple[list[str], Path]]:
-    """Yield the arguments of every run but its directory, and the directory."""
-    starts = [([str(path)], path.stem) for path in options.configs] + [
-        (["--task.id", task], tidy(task)) for task in options.tasks
-    ]
-    for arguments, name in starts or [([], "HalfCheetah-v5")]:
-        own = read_toml(arguments[0]).get("algorithm", "esac") if arguments and name == Path(arguments[0]).stem else "esac"
-        for algorithm in options.algorithms or [own]:
-            values = fields(algorithm, options.set, options.algorithms or [own])
-            for chosen, seed in product(product(*values), seeds(options.seeds)):
-                varied = [
-                    tidy(f"{key.split('.')[-1]}{value}") for (key, value), many in zip(chosen, values, strict=True) if many[1:]
-                ]
-                more = [token for key, value in chosen for token in (f"--{key}", *value.split())]
-                line = [*arguments, "--algorithm", algorithm, "--seed", str(seed), *more]
-                yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
-
-
-def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
-    """Check a run's settings as the program does, once for all its seeds; add what it says to the notes. Raises Unusable."""
-    place = line.index("--seed")
-    key = (*line[:place], *line[place + 2 :])
-    if key in known:
-        return
-    known.add(key)
-    try:
-        load(list(key), notes.add, notes.add)
-    except ConfigError as error:
-        raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
-    except SystemExit as error:  # tyro has said what is wrong
-        raise Unusable(f"  in: {shlex.join(line)}") from error
+from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.config import ConfigError
+from esac_mpi.experiments.sweeps import checked, lines
 
 
 def write(options: argparse.Namespace) -> Iterator[object]:
@@ -99,8 +34,8 @@ def write(options: argparse.Namespace) -> Iterator[object]:
                 raise Unusable(f"two runs would share {run_dir}: {shlex.join(found[run_dir])} and {shlex.join(line)}")
     except ConfigError as error:
         raise Unusable(str(error)) from error
-    for text in sorted(notes):
-        note(text)
+    for said in sorted(notes):
+        note(said)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{shlex.join([*line, '--run-dir', str(run_dir)])}\n" for run_dir, line in found.items())
     options.out.write_text(text, encoding="utf-8")
@@ -114,15 +49,15 @@ def write(options: argparse.Namespace) -> Iterator[object]:
 
 def main(argv: list[str]) -> int:
     """Write the list and say how to submit it; return 2 for a grid that cannot be run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configs", nargs="+", type=Path, default=[], metavar="TOML", help="configuration files")
-    parser.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
-    parser.add_argument("--algorithms", nargs="+", default=[], help="default: the configuration's own")
-    parser.add_argument("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
-    parser.add_argument("--set", nargs="+", action="append", default=[], metavar=("FIELD", "VALUE"), help="may be repeated")
-    parser.add_argument("--root", type=Path, default=Path("runs/sweep"), help="directory of the run directories")
-    parser.add_argument("--out", type=Path, default=Path("runs/sweep/jobs.txt"), metavar="FILE", help="the list")
-    options = parser.parse_args(argv)
+    line = parser(__doc__)
+    line.add_argument("--configs", nargs="+", type=Path, default=[], metavar="TOML", help="configuration files")
+    line.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
+    line.add_argument("--algorithms", nargs="+", default=[], help="default: the configuration's own")
+    line.add_argument("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
+    line.add_argument("--set", nargs="+", action="append", default=[], metavar=("FIELD", "VALUE"), help="may be repeated")
+    line.add_argument("--root", type=Path, default=Path("runs/sweep"), help="directory of the run directories")
+    line.add_argument("--out", type=Path, default=Path("runs/sweep/jobs.txt"), metavar="FILE", help="the list")
+    options = line.parse_args(argv)
     return ended(lambda: write(options))
 
 

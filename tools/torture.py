@@ -12,300 +12,18 @@ Cost: 2 to 5 s a kill on 2 cores (200 kills: 7 to 17 minutes), 1 GB of memory. N
 exits with 1 if anything was lost, differs, or was not down 10 s after a kill.
 """
 
-import argparse
-import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from esac_mpi.record import Columns, Run, read
-
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = """
-import sys
-from esac_mpi import __main__, record
-record.run.PUBLISH_EVERY, record.replays.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
-record.history.SEGMENT_BYTES = 6000  # and segments of the history, of a few rows each
-sys.exit(__main__.main(sys.argv[1:]))
-"""
-GENERATIONS = 40
-LAG = 2
-PATIENCE = 60.0  # longest wait for a moment, and for a run to end by itself [s]
-DOWN = 10.0  # longest time from a kill to the end of all processes [s]
-
-EVOLUTION = ["population_size=10", "sigma=0.3", "lr_es=0.05"]
-COMMON = [
-    *("--task.id=CyclicMDP-v0", "--task.horizon=40", "--policy.hidden", "8", "8", "--evaluation.every=3"),
-    *("--evaluation.episodes=4", "--checkpoint.every_generations=3", "--checkpoint.every_minutes=0"),
-]
-PHASES = [
-    *("--esac.gradient_interval=2", "--esac.sac_min_steps=30", "--esac.sac_episodes=2"),
-    *("--sac.start_steps=20", "--sac.batch_size=16", "--sac.replay_capacity=200"),
-]
-PARTS = {
-    "ES": ["--algorithm=es", *(f"--es.{option}" for option in EVOLUTION), *COMMON],
-    "ESAC": [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES],
-    "ESAC beside": [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES, f"--esac.learner_lag={LAG}"],
-}
-
-
-class Broken(Exception):
-    """A promise that was not kept."""
-
-
-@dataclass
-class Part:
-    """What happened to one part."""
-
-    name: str
-    arguments: list[str]
-    place: Path
-    choose: random.Random
-    straight: dict[str, np.ndarray] = field(default_factory=dict)  # what every run of the part must become
-    hits: Counter[tuple[str, str]] = field(default_factory=Counter)  # kills by (moment, victim)
-    runs: int = 0
-    starts: int = 0
-    slowest: float = 0.0  # longest time from a kill to the end of all processes [s]
-
-
-@dataclass
-class Job:
-    """A started run."""
-
-    process: subprocess.Popen
-    path: Path
-    inode: int  # of metrics.h5 when it was started
-    processes: dict[int, str] = field(default_factory=dict)  # with their ranks, as last looked at
-    shared: set[Path] = field(default_factory=set)  # files in /dev/shm that a killed MPI leaves there
-
-    @property
-    def published(self) -> bool:
-        """Whether it has published rows."""
-        return inode(self.path) != self.inode
-
-    def look(self) -> None:
-        """Find the processes: beforehand, because the moment to hit is short."""
-        self.processes = family(self.process.pid)
-        self.shared |= shared_files([pid for pid, rank in self.processes.items() if rank])
-
-
-# What must not change
-
-
-def science(path: Path) -> dict[str, np.ndarray]:
-    """Return all that must not depend on kills: rows, hashes, the evaluation at the end, the best policy."""
-    columns = Run.open(path).columns
-    kept, attributes = columns.read(name for name in columns if not name.startswith("timing/")), columns.attributes
-    kept |= {name: np.array(attributes[name]) for name in ("theta_sha256", "state_sha256", "checkpoint_generation")}
-    policy, about = read(path / "policy.h5")
-    return {**kept, "policy": policy["theta"], "policy return": np.array(about["episodic_return"])}
-
-
-def rows(path: Path) -> dict[str, np.ndarray]:
-    """Return the published rows, empty before the first."""
-    columns = Columns(path / "metrics.h5" if (path / "metrics.h5").exists() else None)
-    return columns.read(name for name in columns if name.startswith("metrics/"))
-
-
-def compare(found: dict[str, np.ndarray], straight: dict[str, np.ndarray], whole: bool) -> None:
-    """Raise Broken unless these are the straight run's arrays, or, unless `whole`, its first rows."""
-    if whole and found.keys() != straight.keys():
-        raise Broken(f"not the same arrays: {sorted(found.keys() ^ straight.keys())}")
-    for name, array in found.items():
-        expected = straight[name] if whole else straight[name][: len(array)]
-        if array.dtype != expected.dtype or array.shape != expected.shape or array.tobytes() != expected.tobytes():
-            raise Broken(f"{name} differs from the straight run's")
-
-
-# Processes
-
-
-def launch(part: Part, path: Path, ranks: int) -> Job:
-    """Start or go on with the run in `path`."""
-    ours = Path(sys.executable).parent / "mpirun"
-    launcher = [str(ours) if ours.exists() else "mpirun", "-n", str(ranks)]
-    options = [*part.arguments, "--budget.generations", str(GENERATIONS), "--run-dir", str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with open(part.place / "output.txt", "ab") as output:
-        process = subprocess.Popen(
-            [*launcher, sys.executable, "-c", PROGRAM, *options],
-            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    part.starts += 1
-    return Job(process, path, inode(path))
-
-
-def family(pid: int) -> dict[int, str]:
-    """Return the processes that this one has started, and theirs, each with its rank; "" for one that is no rank."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
-    found, ahead = {}, [pid]
-    while ahead:
-        for child in parents.get(ahead.pop(), []):
-            found[child] = rank_of(child)
-            ahead.append(child)
-    return found
-
-
-def rank_of(pid: int) -> str:
-    """Return the rank that the launcher gave a process."""
-    with suppress(OSError):
-        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            name, _, value = entry.decode(errors="replace").partition("=")
-            if name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK"):
-                return value
-    return ""
-
-
-def shared_files(pids: list[int]) -> set[Path]:
-    """Return the files in /dev/shm that these processes have mapped."""
-    found = set()
-    for pid in pids:
-        with suppress(OSError):
-            lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-            found |= {Path(line[line.index("/dev/shm/") :]) for line in lines if "/dev/shm/" in line and "(deleted)" not in line}
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process runs; one that has ended and waits for its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def kill(part: Part, job: Job) -> str:
-    """Kill one random rank or everything; wait until all is down; return the victim. Raises Broken."""
-    ranks = [pid for pid, rank in job.processes.items() if rank]
-    everything = [job.process.pid, *job.processes]
-    victim = part.choose.choice(ranks) if ranks and part.choose.random() < 2 / 3 else 0
-    start = time.monotonic()
-    for pid in [victim] if victim else everything:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    while time.monotonic() - start < DOWN and (job.process.poll() is None or any(map(alive, everything))):
-        time.sleep(0.005)
-    took = time.monotonic() - start
-    for pid in filter(alive, everything):
-        os.kill(pid, signal.SIGKILL)
-    job.process.wait()
-    for file in job.shared:
-        file.unlink(missing_ok=True)
-    if took >= DOWN:
-        raise Broken(f"not down {DOWN:.0f} s after the kill of {victim or 'everything'}")
-    part.slowest = max(part.slowest, took)
-    return "everything" if not victim else "rank 0" if job.processes[victim] == "0" else "another rank"
-
-
-# Moments
-
-
-def inode(path: Path) -> int:
-    """Return the inode of metrics.h5, another one at each publication; 0 where there is none."""
-    try:
-        return (path / "metrics.h5").stat().st_ino
-    except OSError:
-        return 0
-
-
-def wait(job: Job, condition: Callable[[], object], seconds: float = PATIENCE, pause: float = 0.002) -> bool:
-    """Return whether the condition came true before the run ended or the time was over."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and job.process.poll() is None:
-        if condition():
-            return True
-        time.sleep(pause)
-    return False
-
-
-def temporaries(path: Path) -> list[str]:
-    """Return what is being published, by its final name; a segment as replay/."""
-    return [name.partition(".tmp.")[0] for name in names(path) if ".tmp." in name] + [
-        "replay/" for name in names(path / "replay") if ".tmp." in name
-    ]
-
-
-def names(path: Path) -> list[str]:
-    """Return the names in a directory, none where there is no such directory."""
-    try:
-        return os.listdir(path)
-    except FileNotFoundError:
-        return []
-
-
-def in_phase(part: Part, generation: int) -> bool:
-    """Return whether a SAC phase runs in a generation of this part (1, 2, ...)."""
-    begun = part.straight.get("metrics/sac_phase", np.zeros(GENERATIONS))
-    first = generation - LAG if part.name == "ESAC beside" else generation
-    return bool(begun[max(first - 1, 0) : generation].any())
-
-
-def made(path: Path) -> int:
-    """Return the number of published rows."""
-    return Columns(path / "metrics.h5" if (path / "metrics.h5").exists() else None).generations
-
-
-def wait_for_moment(part: Part, job: Job, progress: bool) -> bool:
-    """Wait for a random moment; return whether the run was still going on then. progress: not before the next checkpoint."""
-    choose = part.choose
-    kind = choose.choices(["start", "row", "publish", "phase"], [15, 30, 30, 25])[0]
-    if kind == "start" and not progress:
-        wait(job, lambda: False, choose.uniform(0, 3))
-        job.look()
-        return job.process.poll() is None
-    if not wait(job, lambda: job.published):
-        return False
-    job.look()
-    goal = min(made(job.path) + (5 if progress else choose.randrange(8)), GENERATIONS)
-    wait(job, Grown(job, goal))
-    if kind == "publish":
-        some = choose.choice(["", "checkpoint", "checkpoint", "replay/"])
-        wait(job, lambda: [name for name in temporaries(job.path) if name.startswith(some)], 1.0, pause=0.0)
-    elif kind == "phase":
-        wait(job, lambda: in_phase(part, made(job.path) + 1), 2.0)
-    if kind != "publish":
-        wait(job, lambda: False, choose.uniform(0, 0.1))
-    return job.process.poll() is None
-
-
-@dataclass
-class Grown:
-    """Whether a run has published `goal` rows; the file is read only when it is a new one."""
-
-    job: Job
-    goal: int
-    seen: int = 0
-
-    def __call__(self) -> bool:
-        """Look again."""
-        before, self.seen = self.seen, inode(self.job.path)
-        return before != self.seen and made(self.job.path) >= self.goal
-
-
-def moment(part: Part, job: Job) -> str:
-    """Return what a killed run was doing, by what it left."""
-    if left := temporaries(job.path):
-        return f"publishing {left[0]}"
-    if not job.published:
-        return "starting"
-    return "SAC phase" if in_phase(part, made(job.path) + 1) else "elsewhere in a generation"
-
-
-# A part
+from esac_mpi.analysis.command import parser
+from esac_mpi.record import Run, read
+from esac_mpi.stress.moments import kill, moment, wait_for_moment
+from esac_mpi.stress.runs import GENERATIONS, PARTS, Broken, Part, compare, finish, launch, rows, science
 
 
 def torture(part: Part, kills: int) -> str:
@@ -348,18 +66,6 @@ def one_run(part: Part, path: Path, kills: int) -> None:
         raise Broken(f"finished, but the status is {status}")
 
 
-def finish(job: Job) -> None:
-    """Let a run go on to its end. Raises Broken."""
-    try:
-        code = job.process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        for pid in (*family(job.process.pid), job.process.pid):
-            os.kill(pid, signal.SIGKILL)
-        raise Broken(f"not finished after {PATIENCE:.0f} s") from None
-    if code:
-        raise Broken(f"ended by itself with exit code {code}")
-
-
 def table(parts: list[Part]) -> str:
     """Return how often which moment of which victim was hit."""
     victims = ("rank 0", "another rank", "everything")
@@ -372,11 +78,11 @@ def table(parts: list[Part]) -> str:
 
 def main(argv: list[str]) -> int:
     """Run all parts; return 1 if a promise was not kept."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="kills, over all parts")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments, victims and numbers of ranks")
-    parser.add_argument("--dir", type=Path, help="keep the runs here, in an empty directory")
-    options = parser.parse_args(argv)
+    line = parser(__doc__)
+    line.add_argument("--kills", type=int, default=200, help="kills, over all parts")
+    line.add_argument("--seed", type=int, default=0, help="of the moments, victims and numbers of ranks")
+    line.add_argument("--dir", type=Path, help="keep the runs here, in an empty directory")
+    options = line.parse_args(argv)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         place = (options.dir or Path(temporary)).resolve()

@@ -12,32 +12,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from command import ended, opened
-from curves import AXES, column, column_curve
-from figures import EngFormatter, headline, save
-from grids import grid
-from groups import grouped
+from esac_mpi.analysis.command import add_runs, ended, opened, parser
+from esac_mpi.analysis.curves import AXES
 
 
 def pictures(options: argparse.Namespace) -> Iterator[Path]:
     """Draw the updates of all runs; yield the files written."""
-    runs = opened(options.runs)
-    counted = {"gradient updates": lambda run, x: column_curve(run, x, column(run, "metrics/gradient_updates").astype(float))}
-    figure = grid(grouped(runs), counted, options.x, options.seeds)
-    for axes in figure.axes:
-        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    headline(figure, "Gradient updates so far; interquartile mean and 95 % interval over seeds")
-    yield from save(figure, options.out)
+    from esac_mpi.analysis.figures import save
+    from esac_mpi.analysis.plots import updates
+
+    yield from save(updates(opened(options.runs), options.x, options.seeds), options.out)
 
 
 def main(argv: list[str]) -> int:
     """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
-    parser.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
-    parser.add_argument("--seeds", action="store_true", help="each run as a thin line")
-    parser.add_argument("--out", type=Path, default=Path("updates"), metavar="NAME")
-    options = parser.parse_args(argv)
+    line = parser(__doc__)
+    add_runs(line)
+    line.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
+    line.add_argument("--seeds", action="store_true", help="each run as a thin line")
+    line.add_argument("--out", type=Path, default=Path("updates"), metavar="NAME")
+    options = line.parse_args(argv)
     return ended(lambda: pictures(options))
 
 

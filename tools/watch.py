@@ -9,18 +9,17 @@ minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever its
 Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import measures
-import views
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
+from esac_mpi.analysis import measures, views
+from esac_mpi.analysis.command import add_runs, parser
 from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -92,11 +91,11 @@ def watch(watched: Watched, every: float, console: Console) -> None:
 
 def main(argv: list[str]) -> int:
     """Watch; return 2 if a directory is not a run, 65 if its files cannot be read, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
-    parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="time between looks at the files (default 5)")
-    parser.add_argument("--once", action="store_true", help="print one view and end")
-    options = parser.parse_args(argv)
+    line = parser(__doc__)
+    add_runs(line)
+    line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="time between looks at the files (default 5)")
+    line.add_argument("--once", action="store_true", help="print one view and end")
+    options = line.parse_args(argv)
     watched, console = Watched(options.runs), Console()
     if not watched.runs:
         return watched.code

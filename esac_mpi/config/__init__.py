@@ -10,7 +10,7 @@ from esac_mpi.config.continuing import FREE, WARN, differences
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
-from esac_mpi.config.files import from_table, read_toml, to_toml
+from esac_mpi.config.files import UNSAVED, from_table, read_toml, to_toml
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.readings import READINGS
@@ -20,8 +20,8 @@ from esac_mpi.config.sources import resolved
 from esac_mpi.config.whole import ALGORITHMS, Config
 
 __all__ = [
-    "ALGORITHMS", "DDPG", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "WARN", "Budget", "Checkpoint",
-    "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words",
-    "check", "child_slots", "differences", "flatten", "from_table", "hint", "load", "marks", "members", "read_toml",
-    "resolved", "slots", "to_toml", "updated", "winners",
+    "ALGORITHMS", "DDPG", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget",
+    "Checkpoint", "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task",
+    "as_words", "check", "child_slots", "differences", "flatten", "from_table", "hint", "load", "marks", "members",
+    "read_toml", "resolved", "slots", "to_toml", "updated", "winners",
 ]  # fmt: skip

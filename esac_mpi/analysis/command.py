@@ -1,0 +1,73 @@
+"""What the commands do alike: open the runs asked for, print what was made, or say in a sentence why not."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.config import ConfigError
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """Return the command line of a tool, whose docstring is its help."""
+    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_runs(line: argparse.ArgumentParser) -> None:
+    """Let a command take run directories."""
+    line.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
+
+
+def add_policy(line: argparse.ArgumentParser, text: str) -> None:
+    """Let a command take the name of a policy that the runs have evaluated."""
+    line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
+
+
+def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
+    """Open every run once, in the order given. Raises Unusable with a sentence for each that cannot be read."""
+    runs, problems, code = {}, [], 2
+    for path in map(Path, paths):
+        try:
+            runs[path.resolve()] = Run.open(path)
+        except (Refused, ConfigError, Unreadable, OSError) as error:
+            problems.append(str(error))
+            code = 65 if isinstance(error, Unreadable) else code
+    if problems:
+        failure = Unusable("\n".join(problems))
+        failure.code = code
+        raise failure
+    return list(runs.values())
+
+
+def look_here() -> None:
+    """Let a task of one's own be found in the current directory, as in training: a script looks beside itself alone."""
+    if not sys.flags.safe_path and os.getcwd() not in sys.path:
+        sys.path.insert(1, os.getcwd())
+
+
+def ended(action: Callable[[], Iterable[object]]) -> int:
+    """Print what the action yields, or its complaint; return the exit code."""
+    try:
+        for line in action():
+            print(line)
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return error.code
+    except Unreadable as error:  # a file that was damaged or replaced after the run was opened
+        print(error, file=sys.stderr)
+        return 65
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
+        return 2
+    return 0
+
+
+def tell_unfinished(runs: Iterable[RunFiles]) -> None:
+    """Name the runs that are not complete: what is measured of them is what they have so far."""
+    if unfinished := [f"{run.path.name} ({run.state})" for run in runs if run.state != "complete"]:
+        note(f"not complete: {some(unfinished)}")

@@ -1,0 +1,98 @@
+"""Quantities of runs as curves: evaluations, training returns, any column, against an axis.
+
+Steps are the true ones of population and learner; evaluation, which teaches nothing, is not on the axis.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi.analysis.episodes import WINDOW, training, training_returns
+from esac_mpi.analysis.evaluations import BETTER, evaluated
+from esac_mpi.record import RunFiles
+
+AXES = {
+    "env_steps": "environment steps of population and learner",
+    "nominal_steps": "nominal steps (the papers' count)",
+    "training_episodes": "training episodes",
+    "generation": "generation",
+    "wall": "wall time",
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which run a curve is of."""
+
+    name: str
+    task: str
+    seed: int
+    path: Path = Path()  # of the files, where there are any
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity of one run."""
+
+    origin: Origin
+    x: np.ndarray  # [points], ascending
+    y: np.ndarray  # [points]
+
+
+def origin(run: RunFiles) -> Origin:
+    """Return which run this is."""
+    return Origin(run.path.name, run.config.task.id, run.config.seed, run.path)
+
+
+def column(run: RunFiles, name: str) -> np.ndarray:
+    """Return a column, empty [0] where the run has none."""
+    return run.columns.get(name, np.zeros(0))
+
+
+def position(run: RunFiles, x: str) -> np.ndarray:
+    """Return where the generations lie on an axis, float64 [generations]; wall time in seconds."""
+    if x == "env_steps":
+        kinds = [column(run, f"metrics/env_steps_{kind}") for kind in ("population", "learner")]
+        return np.sum([kind for kind in kinds if kind.size] or [np.zeros(0)], axis=0, dtype=float)
+    if x == "training_episodes":
+        return training_returns(run)[0].astype(float)
+    return column(run, "timing/wall_seconds" if x == "wall" else f"metrics/{x}").astype(float)
+
+
+def return_curve(run: RunFiles, x: str, policy: str = BETTER) -> Curve:
+    """Return a run's evaluations against an axis."""
+    generations, returns = evaluated(run, policy)
+    where = np.interp(generations, column(run, "metrics/generation"), position(run, x)) if len(generations) else np.zeros(0)
+    return Curve(origin(run), where, returns)
+
+
+def column_curve(run: RunFiles, x: str, values: np.ndarray) -> Curve:
+    """Return values [generations] against an axis, without those that are not finite; empty values give an empty curve."""
+    finite = np.isfinite(values)
+    return Curve(origin(run), position(run, x)[: len(values)][finite], values[finite])
+
+
+def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
+    """Return a statistic of the members' finite returns [generations], nan where there is none; empty without a population."""
+    fitness = column(run, "metrics/fitness")
+    alive = np.isfinite(fitness).any(axis=-1)
+    values = np.full(len(fitness), np.nan)
+    if alive.any():
+        values[alive] = statistic(np.where(np.isfinite(fitness), fitness, np.nan)[alive], axis=1)
+    return values
+
+
+def training_curve(run: RunFiles, x: str, window: int = WINDOW) -> Curve:
+    """Return a run's moving average of training returns: by episode, or against another axis at the ends of generations."""
+    episodes, average = training(run, window)
+    if x == "training_episodes":
+        return Curve(origin(run), episodes.astype(float), average)
+    return column_curve(run, x, np.concatenate([[np.nan], average])[training_returns(run)[0]])
+
+
+def last_before(curve: Curve, limit: float = np.inf) -> float:
+    """Return a curve's last value at or before a place, nan if it has none."""
+    before = np.flatnonzero(curve.x <= limit)
+    return float(curve.y[before[-1]]) if before.size else np.nan

@@ -1,0 +1,62 @@
+"""Noise-free evaluations of a run, by policy. Which policies there are is what the run itself has evaluated."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.names import policy_order
+from esac_mpi.record import RunFiles
+
+BETTER = "better"  # in place of a policy's name: whichever is the better one each time
+COLUMNS = ("metrics/evaluation_", "final/evaluation_")  # and the policy's name
+
+
+def policies(run: RunFiles) -> list[str]:
+    """Return the names of the policies that a run evaluates."""
+    return policy_order(name.removeprefix(start) for name in run.columns for start in COLUMNS if name.startswith(start))
+
+
+def policies_of(runs: Iterable[RunFiles]) -> list[str]:
+    """Return the names of the policies that any of the runs evaluates."""
+    return policy_order(name for run in runs for name in policies(run))
+
+
+def require_policy(runs: Iterable[RunFiles], policy: str) -> None:
+    """Raise Unusable, naming those that there are, if no run evaluates such a policy."""
+    there = policies_of(runs)
+    if there and policy not in (BETTER, *there):
+        raise Unusable(f"--policy {policy}: no run given evaluates it; there are {', '.join((BETTER, *there))}")
+
+
+def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return (generations [m], returns [m, episodes]) of a policy's evaluations, the one at the end included."""
+    history = run.columns
+    generations = history.get("metrics/generation", np.zeros(0, int))
+    returns = history.get(f"metrics/evaluation_{policy}", np.full((len(generations), 1), np.nan))
+    made = np.isfinite(returns).any(axis=1)
+    generations, returns = generations[made], returns[made]
+    final = history.get(f"final/evaluation_{policy}")
+    if final is not None:
+        when = history.get("final/generation", history["metrics/generation"][-1:])
+        generations, returns = np.append(generations, when), np.vstack([returns.reshape(-1, final.size), final])
+    return generations, returns
+
+
+def evaluated(run: RunFiles, policy: str = BETTER) -> tuple[np.ndarray, np.ndarray]:
+    """Return (generations [m], mean returns [m]) of one policy's evaluations, or of the better one's each time.
+
+    As in the run itself, a policy with an unstable episode is no candidate.
+    """
+    return best_of(run, policies(run) if policy == BETTER else [policy])
+
+
+def best_of(run: RunFiles, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return (generations [m], mean returns [m]) of the best of some policies in each generation with an evaluation."""
+    found: dict[int, float] = {}
+    for name in names:
+        for generation, returns in zip(*evaluations(run, name), strict=True):
+            if np.isfinite(returns).all():
+                found[int(generation)] = max(found.get(int(generation), -np.inf), float(returns.mean()))
+    generations = np.array(sorted(found), int)
+    return generations, np.array([found[g] for g in generations.tolist()])

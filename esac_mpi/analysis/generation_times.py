@@ -1,0 +1,75 @@
+"""How long generations took, by algorithm, population size and ranks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.curves import column
+from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.record import RunFiles
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run: what was run, on how many ranks, and how long a generation took."""
+
+    label: str
+    n: int  # members
+    ranks: int
+    seconds: float  # per generation
+    episodes: int  # of the population, per generation
+
+
+Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
+
+
+def point(run: RunFiles, label: str, last: int) -> Point | None:
+    """Return what a run measured, None if it has no population or fewer than two generations on its last number of ranks."""
+    fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
+    if fitness.ndim < 2 or len(fitness) < 2:
+        return None
+    seconds = np.diff(column(run, "timing/wall_seconds"), prepend=0) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
+    before = np.flatnonzero(ranks != ranks[-1])
+    same = seconds[max(1, before[-1] + 1 if before.size else 0) :][-last:]
+    episodes = getattr(getattr(run.config, run.config.algorithm), "fitness_episodes", 1)  # of a member
+    return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
+
+
+def times_of(runs: list[RunFiles], last: int) -> Times:
+    """Return the times of all runs. Raises Unusable for several tasks, or none with a population."""
+    tasks = sorted({run.config.task.id for run in runs})
+    if len(tasks) > 1:
+        raise Unusable(f"mixed tasks: {', '.join(tasks)}; draw one at a time")
+    if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
+        note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
+    sizes = {f"{run.config.algorithm}.population_size" for run in runs}
+    times: Times = {}
+    for label, found in grouped(runs, sizes)[tasks[0]].items():
+        for run in found:
+            if (p := point(run, label, last)) is None:
+                note(f"left out, no population or a single generation: {run.path.name}")
+                continue
+            times.setdefault((label, p.n), {}).setdefault(p.ranks, []).append(p)
+    if not times:
+        raise Unusable("nothing to draw yet: no run given has two generations of a population")
+    if len({ranks for by_ranks in times.values() for ranks in by_ranks}) == 1:
+        note("all runs had the same number of ranks: how they scale is not seen")
+    return dict(sorted(times.items(), key=lambda item: (item[0][0], -item[0][1])))
+
+
+def per_generation(points: list[Point]) -> list[float]:
+    """Return seconds per generation of the runs of a point."""
+    return [p.seconds for p in points]
+
+
+def per_episode(points: list[Point]) -> list[float]:
+    """Return seconds per episode of the population."""
+    return [p.seconds / p.episodes for p in points]
+
+
+def efficiency(by_ranks: dict[int, list[Point]]) -> dict[int, float]:
+    """Return the parallel efficiency at each number of ranks, 1 at the fewest."""
+    work = {ranks: ranks * float(np.mean(per_generation(points))) for ranks, points in sorted(by_ranks.items())}
+    return {ranks: work[min(work)] / spent for ranks, spent in work.items()}

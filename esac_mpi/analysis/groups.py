@@ -1,0 +1,73 @@
+"""Which runs are seeds of the same thing: same task, algorithm and settings.
+
+A group is named by its algorithm and by the settings in which it differs from other groups of that task and algorithm, so that
+two readings of ESAC, or two values of a swept field, are never averaged as if they were seeds.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.names import order
+from esac_mpi.config import FREE, READINGS, WARN, Config, flatten
+from esac_mpi.config.reads import reads
+from esac_mpi.record import RunFiles
+
+Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
+APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
+DEFAULTS = dict(flatten(Config()))
+READING = "esac.reading"
+
+
+def settings(run: RunFiles) -> dict[str, Any]:
+    """Return the fields that its algorithm reads and that decide what a run learns, without task, algorithm and seed."""
+    read = [(name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)]
+    return {name: value for name, value in read if not {name, name.split(".")[0]} & APART}
+
+
+def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
+    """Return the names of the settings in which runs differ, the reading first."""
+    found = [settings(run) for run in runs]
+    names = [name for name in found[0] if name not in without and any(other.get(name) != found[0][name] for other in found)]
+    return sorted(names, key=lambda name: name != READING)
+
+
+def label(run: RunFiles, names: list[str]) -> str:
+    """Return what a run's group is called: algorithm and varying settings, but for those that its reading implies."""
+    mine = settings(run)
+    implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
+    told = [name for name in names if name not in implied or name == READING or mine[name] != implied[name]]
+    values = [f"{name.split('.')[-1]}={shown(mine[name])}" for name in told]
+    return " ".join([run.config.algorithm.upper(), *values])
+
+
+def shown(value: Any) -> str:
+    """Return a setting's value as a label has it."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
+    """Return the runs by task and label. `without`: settings that may differ within a group.
+
+    Raises Unusable where a group has one seed twice: an interval would take it for two.
+    """
+    groups: Groups = {}
+    for task in sorted({run.config.task.id for run in runs}):
+        here = [run for run in runs if run.config.task.id == task]
+        for algorithm in sorted({run.config.algorithm for run in here}, key=order):
+            same = [run for run in here if run.config.algorithm == algorithm]
+            names = varying(same, without)
+            for run in same:
+                groups.setdefault(task, {}).setdefault(label(run, names), []).append(run)
+    if not without:
+        for found in (runs for labels in groups.values() for runs in labels.values()):
+            refuse_twins(found)
+    return groups
+
+
+def refuse_twins(runs: list[RunFiles]) -> None:
+    """Raise Unusable if two runs of a group have the same seed."""
+    seen: dict[int, RunFiles] = {}
+    for run in runs:
+        if (twin := seen.setdefault(run.config.seed, run)) is not run:
+            raise Unusable(f"{twin.path} and {run.path} are the same seed of the same task and settings: leave one of them out")

@@ -1,0 +1,113 @@
+"""What can be said of a run in figures, from its columns: counters, returns, speed, where time went, time left."""
+
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.evaluations import evaluations, policies
+from esac_mpi.analysis.names import POLICIES, policy_order
+from esac_mpi.record import RunFiles
+
+KINDS = ("population", "learner", "evaluation")
+PARTS = ("evaluate", "plan", "update", "learn", "evaluation", "record")  # of a generation on rank 0: timing/seconds_<part>
+OVER = ("complete", "requeue", "failed", "dead")  # states in which no process works at the run
+
+
+def last(run: RunFiles, name: str, group: str = "metrics") -> Any:
+    """Return the last finite value of a column of scalars, or None."""
+    column = run.columns.get(f"{group}/{name}", np.zeros(0))
+    finite = column[np.isfinite(column)]
+    return finite[-1].item() if len(finite) else None
+
+
+def env_steps(run: RunFiles, kind: str) -> int:
+    """Return the environment steps of a kind, with those of the evaluation at the end."""
+    apart = run.columns.get(f"final/env_steps_{kind}", 0)
+    return (last(run, f"env_steps_{kind}") or 0) + int(apart)
+
+
+def counted_steps(run: RunFiles) -> np.ndarray:
+    """Return the environment steps of all kinds so far, by generation, int64 [generations]."""
+    kinds = [run.columns[name] for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns]
+    return np.sum(kinds, axis=0) if kinds else np.zeros(0, np.int64)
+
+
+def finite_mean(returns: np.ndarray) -> float | None:
+    """Return the mean return of an evaluation, None if an episode of it was unstable: the run takes no such policy."""
+    return float(returns.mean()) if np.isfinite(returns).all() else None
+
+
+def last_evaluation(run: RunFiles) -> dict[str, Any]:
+    """Return the last mean return of each policy, of theta_es and sac always, and the generation it was made in."""
+    found: dict[str, Any] = {"generation": None}
+    for policy in policy_order([*POLICIES, *policies(run)]):
+        generations, returns = evaluations(run, policy)
+        found[policy] = finite_mean(returns[-1]) if len(returns) else None
+        if len(returns):
+            found["generation"] = int(generations[-1])
+    return found
+
+
+def final_return(run: RunFiles) -> float | None:
+    """Return the better mean return of the last generation of a complete run, or None."""
+    if run.state != "complete":
+        return None
+    evaluation = last_evaluation(run)
+    if evaluation["generation"] != last(run, "generation"):
+        return run.status.get("final_return")
+    return max((evaluation[policy] for policy in policies(run) if evaluation[policy] is not None), default=None)
+
+
+def best_return(run: RunFiles) -> float | None:
+    """Return the best mean return of any evaluation, the one at the end included, or None."""
+    return max((value for value in (last(run, "best_return"), final_return(run)) if value is not None), default=None)
+
+
+def parallel_efficiency(run: RunFiles, rows: int = 0) -> float | None:
+    """Return the mean over the last `rows` generations (0 = all) of sum(busy) / (ranks * wall of the evaluation), or None."""
+    ranks, total, most, _ = (part[-rows:] for part in busy(run))
+    evaluate = run.columns.get("timing/seconds_evaluate")
+    wall = np.nan_to_num(evaluate[-rows:]) if evaluate is not None else np.zeros(len(most))
+    wall = np.maximum(wall, most)
+    measured = wall > 0
+    return float(np.mean(total[measured] / (ranks * wall)[measured])) if measured.any() else None
+
+
+def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
+    """Return how fast a cumulative count [generations] grew over the last `rows` generations (0 = all) [1/s], or None."""
+    wall = run.columns.get("timing/wall_seconds", np.zeros(0))
+    if not len(wall) or len(counted) != len(wall):
+        return None
+    first = max(0, len(wall) - rows) if rows else 0
+    since, start = (wall[first - 1], counted[first - 1]) if first else (0.0, 0)
+    return float((counted[-1] - start) / (wall[-1] - since)) if wall[-1] > since else None
+
+
+def time_percent(run: RunFiles) -> dict[str, float]:
+    """Return where rank 0's time went, by part of a generation, in percent of the wall time; empty before the first."""
+    wall = last(run, "wall_seconds", "timing")
+    if not wall:
+        return {}
+    found = {p: float(np.nansum(run.columns[name])) for p in PARTS if (name := f"timing/seconds_{p}") in run.columns}
+    found["other"] = max(0.0, wall - sum(found.values()))
+    return {part: round(100 * seconds / wall, 1) for part, seconds in found.items()}
+
+
+def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, int]]:
+    """Return what the budget limits: by name the count so far [generations] and its limit."""
+    limits = run.config.budget
+    names = {"generation": limits.generations, "nominal_steps": limits.nominal_steps}
+    found = {n: (run.columns[f"metrics/{n}"], limit) for n, limit in names.items() if limit and f"metrics/{n}" in run.columns}
+    return {**found, "env_steps": (counted_steps(run), limits.env_steps)} if limits.env_steps else found
+
+
+def progress(run: RunFiles) -> float:
+    """Return how much of the budget is spent, 0 to 1."""
+    return min(1.0, max((count[-1] / limit for count, limit in budget(run).values() if len(count)), default=0.0))
+
+
+def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
+    """Return the time to the end of the budget at the speed of the last `rows` generations (0 = all) [s], or None."""
+    found = [(limit - count[-1]) / speed for count, limit in budget(run).values() if (speed := rate(run, count, rows))]
+    return max(0.0, float(min(found))) if found else None

@@ -1,0 +1,35 @@
+"""In which order tables and legends have algorithms and policies, and what a legend calls a policy. No other place knows names.
+
+Algorithms stand as the configuration lists them. No name is left out for not being known: it follows in alphabetical order.
+"""
+
+from collections.abc import Iterable
+
+from esac_mpi.config import ALGORITHMS
+
+POLICIES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}  # of ESAC and its halves
+
+
+def order(label: str) -> tuple[int, str]:
+    """Return a key that sorts algorithms, or labels that begin with one."""
+    name = label.split()[0].lower()
+    return ALGORITHMS.index(name) if name in ALGORITHMS else len(ALGORITHMS), label
+
+
+def policy_order(names: Iterable[str]) -> list[str]:
+    """Return names of policies, each once, in the order of tables and legends."""
+    found = set(names)
+    return [*(name for name in POLICIES if name in found), *sorted(found - POLICIES.keys())]
+
+
+def legend(policy: str, algorithm: str) -> str:
+    """Return what a legend calls a policy of an algorithm."""
+    return POLICIES.get(policy, f"{policy.upper()}'s actor" if policy == algorithm else policy)
+
+
+def better(policies: Iterable[str]) -> str:
+    """Return in words what the better of these policies is."""
+    found = policy_order(policies)
+    others = [name for name in found if name not in POLICIES]
+    known = ["the better of theta_es and the SAC mean"] if len(others) < len(found) or not found else []
+    return ", or ".join([*known, *others])

@@ -1,0 +1,102 @@
+"""What `tools/plot.py` draws: curves of runs by groups of seeds, or one run in full."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.analysis.curves import WINDOW, column, column_curve, per_generation, return_curve, training_curve
+from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
+from esac_mpi.analysis.figures import Figure
+from esac_mpi.analysis.grids import Quantity, grid, summary
+from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.names import better
+from esac_mpi.analysis.single import draw_alone
+from esac_mpi.analysis.timeline import draw as draw_timeline
+from esac_mpi.analysis.timeline import idle_share
+from esac_mpi.record import RunFiles
+
+LOSSES = {  # the end of a column's name, which begins with the learner's
+    "critic_loss": "critic loss",
+    "actor_loss": "actor loss",
+    "value_loss": "value loss",
+    "mean_q": "mean Q",
+    "entropy": "entropy",
+}
+FITNESS: dict[str, Callable[..., np.ndarray]] = {
+    "fitness, mean": np.nanmean,
+    "fitness, maximum": np.nanmax,
+    "fitness, standard deviation": np.nanstd,
+}
+
+
+def of_column(name: str) -> Quantity:
+    """Return the quantity that a column of scalars holds."""
+    return lambda run, x: column_curve(run, x, column(run, name))
+
+
+def of_learner(key: str) -> Quantity:
+    """Return the quantity of a run's learner: of the column metrics/<learner>_<key>."""
+
+    def quantity(run: RunFiles, x: str) -> Any:
+        names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith(f"_{key}")]
+        return column_curve(run, x, column(run, names[0]) if names else np.zeros(0))
+
+    return quantity
+
+
+def of_members(statistic: Callable[..., np.ndarray]) -> Quantity:
+    """Return a statistic of the population's returns in each generation."""
+    return lambda run, x: column_curve(run, x, per_generation(run, statistic))
+
+
+def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
+    """Return what is drawn, by the name of the vertical axis: a row of panels each."""
+    if what == "return":
+        return {"episodic return": lambda run, x: return_curve(run, x, policy)}
+    if what == "training":
+        return {"training return": training_curve}
+    if what == "sigma":
+        return {r"mutation rate $\sigma$": of_column("metrics/sigma")}
+    if what == "fitness":
+        return {name: of_members(statistic) for name, statistic in FITNESS.items()}
+    if what == "losses":
+        return {name: of_learner(key) for key, name in LOSSES.items()}
+    return {"idle share of the ranks' time": lambda run, x: column_curve(run, x, idle_share(run))}
+
+
+def begun(runs: list[RunFiles]) -> list[RunFiles]:
+    """Return the runs that have a generation; name the others. Raises Unusable if none has."""
+    young = [run for run in runs if not column(run, "metrics/generation").size]
+    if young:
+        note(f"no generation is published yet in {some(run.path.name for run in young)}")
+    if len(young) == len(runs):
+        raise Unusable("nothing to draw yet: no generation is published in any run given")
+    return [run for run in runs if run not in young]
+
+
+def figure(runs: list[RunFiles], what: str, x: str | None = None, policy: str = BETTER, seeds: bool = False) -> Figure:
+    """Return a figure: what is "return", "training", "sigma", "fitness", "losses" or "timeline". Raises Unusable."""
+    x = x or ("training_episodes" if what == "training" else "env_steps")
+    runs = begun(runs)
+    if what == "return":
+        require_policy(runs, policy)
+    alone = len(runs) == 1
+    if alone and what == "timeline":
+        return draw_timeline(runs[0])
+    if alone and (what == "return" or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
+        return draw_alone(runs[0], what, x)
+    groups, rows = grouped(runs), quantities(what, policy)
+    if what == "return":
+        shown = better(policies_of(runs)) if policy == BETTER else policy
+        return summary(groups, rows, x, f"Noise-free evaluations of {shown}", seeds)
+    if what == "training":
+        return summary(groups, rows, x, f"Moving average over {WINDOW} training episodes", seeds)
+    return grid(groups, rows, x, seeds)
+
+
+def updates(runs: list[RunFiles], x: str = "env_steps", seeds: bool = False) -> Figure:
+    """Return the figure of gradient updates so far. Raises Unusable."""
+    counted = {"gradient updates": lambda run, x: column_curve(run, x, column(run, "metrics/gradient_updates").astype(float))}
+    return summary(grouped(runs), counted, x, "Gradient updates so far", seeds, counts=True)

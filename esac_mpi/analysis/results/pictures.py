@@ -1,0 +1,108 @@
+"""Pictures of rows of results: curves over steps or time, or what a swept field does. Needs matplotlib."""
+
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi.analysis.curves import WINDOW, Curve, last_before
+from esac_mpi.analysis.figures import COLOURS, Figure, headline, panels
+from esac_mpi.analysis.grids import summary
+from esac_mpi.analysis.intervals import interval, mean
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results.traces import Sections, Trace
+from esac_mpi.analysis.sensitivity import Line, Point, figure, lines, normalised, say_what
+
+POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
+NAMES = {
+    "returns": "episodic return",
+    "training": "training return",
+    "updates": "gradient updates",
+}
+TITLES = {
+    "returns": "Noise-free evaluations of {}",
+    "training": f"Moving average over {WINDOW} training episodes",
+    "updates": "Gradient updates so far",
+}
+WHOSE = {"better": "the better of theta_es and the learner's policy", "theta_es": "theta_es", "learner": "the learner's policy"}
+AT_END = {
+    "fitness": ("fitness_mean", "mean fitness, mean over generations"),
+    "return": ("better", "mean return of the last evaluation"),
+}
+DEFAULT_X = {"returns": "env_steps", "training": "training_episodes", "updates": "nominal_steps"}
+
+
+def curves(sections: Sections, what: str, x: str | None = None, policy: str = "better", seeds: bool = False) -> Figure:
+    """Return the figure of a quantity (NAMES) against an axis: a panel for each task, a line for each variant."""
+    axis = x or DEFAULT_X[what]
+    y = {"returns": POLICIES[policy], "training": "training_return", "updates": "gradient_updates"}[what]
+
+    def quantity(trace: Trace, _: str) -> Curve:
+        return trace.curve(axis, y)
+
+    title, name = TITLES[what].format(WHOSE[policy]), "wall" if axis == "wall_seconds" else axis
+    return summary(sections, {NAMES[what]: quantity}, name, title, seeds, counts=what == "updates")
+
+
+def number(value: str) -> float | str:
+    """Return a swept value as a number where it is one."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def swept(sections: Sections, y: str) -> dict[str, Line]:
+    """Return {task and variant: the last numbers of its runs by value}. Raises Unusable where nothing was swept."""
+    points = []
+    for title, labels in sections.items():
+        traces = [trace for group in labels.values() for trace in group if trace.rows[0].value]
+        several = len({trace.rows[0].variant for trace in traces}) > 1
+        for trace in traces:
+            label = f"{title}, {trace.rows[0].variant}" if several else title
+            points.append(Point("", label, number(trace.rows[0].value), last_before(trace.curve("env_steps", y)), trace.name))
+    found = lines(points).get("", {})
+    if len({value for line in found.values() for value in line}) < 2:
+        raise Unusable("--what sensitivity: a sweep needs two values or more with something measured")
+    return found
+
+
+def sensitivity(
+    sections: Sections, measure: str = "fitness", field: str = "value", normalise: bool = False, seeds: bool = False
+) -> Figure:
+    """Return the figure of a measure (AT_END) against the swept value, called `field`: a line for each task and variant."""
+    y, name = AT_END[measure]
+    found = swept(sections, y)
+    found = {label: normalised(line) for label, line in found.items()} if normalise else found
+    name = f"{name} / best of the line" if normalise else name
+    return say_what(figure({"": found}, field, name, seeds, (5.5, 3.5)), "At the end of each run")
+
+
+def ends(sections: Sections, policy: str = "better") -> Figure:
+    """Return the figure of the last returns: a panel for each task, a line of it for each variant. Raises Unusable."""
+    y = POLICIES[policy]
+    last = {
+        title: {label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)]) for label, traces in labels.items()}
+        for title, labels in sections.items()
+    }
+    last = {
+        title: kept for title, labels in last.items() if (kept := {label: seeds for label, seeds in labels.items() if seeds.size})
+    }
+    if not last:
+        raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
+    drawing, axes = panels(1, len(last), 4.5, 0.4 + 0.25 * max(map(len, last.values())))
+    for panel, (title, labels) in zip(axes.flat, last.items(), strict=True):
+        for place, seeds in enumerate(labels.values()):
+            low, high = interval([seeds], mean) if len(seeds) > 1 else (seeds[0], seeds[0])
+            bars = np.maximum([[seeds.mean() - low], [high - seeds.mean()]], 0)
+            panel.errorbar(seeds.mean(), place, xerr=bars, fmt="o", ms=4, capsize=3, color=COLOURS[0])
+            panel.plot(seeds, np.full(len(seeds), place), ".", ms=5, alpha=0.5, color=COLOURS[1])
+        panel.set_yticks(range(len(labels)), labels)
+        panel.invert_yaxis()
+        panel.set(title=title, xlabel="episodic return")
+    headline(drawing, f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its 95 % interval")
+    return drawing
+
+
+def suffixed(out: Path) -> Path:
+    """Return the file to write: PNG where nothing else is named."""
+    return out if out.suffix in (".png", ".pdf", ".svg") else out.with_name(out.name + ".png")

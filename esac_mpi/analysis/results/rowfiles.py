@@ -1,0 +1,92 @@
+"""Rows of results as a CSV file: a head, then a line a row; a number that the run does not have is an empty field."""
+
+import csv
+import dataclasses
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results.rows import Row
+
+FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
+PARSE: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: lambda text: finite(text),
+    float | None: lambda text: finite(text) if text else None,
+    bool: lambda text: bool(("0", "1").index(text)),
+}
+
+
+def finite(text: str) -> float:
+    """Return a text as a number. Raises ValueError if it is none, or not finite."""
+    if not np.isfinite(value := float(text)):
+        raise ValueError(text)
+    return value
+
+
+def text(value: Any) -> str:
+    """Return a field as it stands in the file."""
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(int(value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as CSV, a head and a line each; the folder is made, an older file replaced whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".new")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(FIELDS)
+        writer.writerows([text(getattr(row, name)) for name in FIELDS] for row in rows)
+    beside.replace(path)
+
+
+def read(paths: Iterable[Path]) -> list[Row]:
+    """Return the rows of files in their order. Raises Unusable: not there, empty or twice (code 2), damaged (65)."""
+    found = [row for path in paths for row in read_one(path)]
+    ends: dict[Any, int] = {}
+    for row in found:
+        if row.generation <= ends.get(row.run, -1):
+            raise Unusable(f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}: there twice; leave one of the files out")
+        ends[row.run] = row.generation
+    return found
+
+
+def read_one(path: Path) -> list[Row]:
+    """Return the rows of one file. Raises Unusable."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+            names = next(csv.reader([*path.read_text(encoding="utf-8").splitlines()[:1]]), [])
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise damaged(f"{path}: no CSV file of results: {error}") from error
+    if missing := [name for name in FIELDS if name not in names]:
+        raise damaged(f"{path}: no CSV file of results: it has no column {', '.join(missing)}")
+    if not lines:
+        raise Unusable(f"{path}: no rows in it yet")
+    return [parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 2)]
+
+
+def parsed(line: dict[str, str], where: str) -> Row:
+    """Return a line as a row. Raises Unusable."""
+    values = {}
+    for name, kind in FIELDS.items():
+        try:
+            values[name] = PARSE[kind](line[name])
+        except (ValueError, TypeError) as error:  # None: the line is too short
+            raise damaged(f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}") from error
+    return Row(**values)
+
+
+def damaged(text: str) -> Unusable:
+    """Return the complaint about a file that cannot be read."""
+    failure = Unusable(text)
+    failure.code = 65
+    return failure

@@ -1,0 +1,125 @@
+"""The compact record of a run: at most 25 rows that have what tables and pictures of an experiment need.
+
+A run directory has megabytes, its rows 3 kB, which can be committed. Numbers have 6 significant digits.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from esac_mpi.analysis.curves import column, per_generation, position
+from esac_mpi.analysis.episodes import training
+from esac_mpi.analysis.evaluations import best_of, evaluated, policies
+from esac_mpi.record import RunFiles
+
+MOST = 25  # rows of a run
+OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as it stood after a generation. None: the run has no such number, or not in this generation."""
+
+    experiment: str
+    budget: str
+    task: str
+    variant: str
+    value: str
+    """Of the swept field; "" without a sweep."""
+    seed: int
+    generation: int
+    env_steps: int
+    """Of population and learner so far [steps]; evaluations are not in it."""
+    nominal_steps: int
+    """The papers' count [steps]."""
+    wall_seconds: float
+    """Since the start of the run, evaluations included [s]."""
+    gradient_updates: int
+    training_episodes: int
+    """So far, evaluations not included."""
+    training_return: float | None
+    """Mean return of the last 50 training episodes."""
+    fitness_mean: float | None
+    """Mean over the generations so far of the population's mean fitness; None without a population."""
+    return_theta_es: float | None
+    """Mean return of a noise-free evaluation of theta_es in this generation."""
+    return_learner: float | None
+    """The same of the learner's policy, the SAC mean or TD3's actor say; of the best where there are several."""
+    complete: bool
+    """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
+
+    @property
+    def better(self) -> float | None:
+        """The better of the two returns."""
+        return max((value for value in (self.return_theta_es, self.return_learner) if value is not None), default=None)
+
+    @property
+    def run(self) -> tuple[str, str, str, str, str, int]:
+        """What tells this row's run from others."""
+        return self.experiment, self.budget, self.task, self.variant, self.value, self.seed
+
+
+def rounded(value: float) -> float | None:
+    """Return a number with 6 significant digits, None for what is not finite."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def returns(run: RunFiles, names: list[str]) -> dict[int, float]:
+    """Return the mean return of the best of some policies by generation."""
+    return dict(zip(*map(np.ndarray.tolist, best_of(run, names)), strict=True))
+
+
+def so_far(values: np.ndarray) -> np.ndarray:
+    """Return the mean of the finite values up to each place, nan before the first."""
+    finite = np.isfinite(values)
+    counts = finite.cumsum()
+    return np.where(counts, np.where(finite, values, 0.0).cumsum() / np.maximum(counts, 1), np.nan)
+
+
+def places(run: RunFiles, most: int) -> np.ndarray:
+    """Return the indices of the generations that get a row, at most `most`: first and last evaluation, last generation, others.
+
+    Of more evaluations than fit, some are left out evenly; where fewer were made, generations between them fill up.
+    """
+    generations = column(run, "metrics/generation")
+    if not len(generations):
+        return np.zeros(0, int)
+    made, last = np.searchsorted(generations, evaluated(run)[0]).astype(int), len(generations) - 1
+    room = most if last in made else most - 1
+    if len(made) > room:
+        made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
+    found = np.union1d(made, [last])
+    evenly = np.linspace(0, len(generations) - 1, most).round().astype(int)
+    free = np.setdiff1d(evenly, found)
+    fill = free[np.linspace(0, len(free) - 1, min(most - len(found), len(free))).round().astype(int)]
+    return np.union1d(found, fill)
+
+
+def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST) -> list[Row]:
+    """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
+    kept = places(run, most)
+    generations = column(run, "metrics/generation")[kept]
+    _, average = training(run)
+    so_many = position(run, "training_episodes")[kept].astype(int)
+    fitness = so_far(per_generation(run, np.nanmean))
+    counted = {name: column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")}
+    steps, wall = position(run, "env_steps"), position(run, "wall")
+    own, learners = returns(run, [OWN_COLUMN]), returns(run, [name for name in policies(run) if name != OWN_COLUMN])
+    found = []
+    for i, generation, n in zip(kept.tolist(), generations.tolist(), so_many.tolist(), strict=True):
+        found.append(
+            Row(
+                experiment, budget, run.config.task.id, variant, value, run.config.seed, generation,
+                env_steps=int(steps[i]),
+                nominal_steps=int(counted["nominal_steps"][i]),
+                wall_seconds=round(float(wall[i]), 2),
+                gradient_updates=int(counted["gradient_updates"][i]),
+                training_episodes=n,
+                training_return=rounded(average[n - 1]) if n else None,
+                fitness_mean=rounded(fitness[i]) if len(fitness) else None,
+                return_theta_es=rounded(own.get(generation, np.nan)),
+                return_learner=rounded(learners.get(generation, np.nan)),
+                complete=done and i == int(kept[-1]),
+            )
+        )  # fmt: skip
+    return found

@@ -1,0 +1,77 @@
+"""Rows of results as curves of runs, in groups of seeds: what standings.py tabulates and pictures.py draws."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from esac_mpi.analysis.curves import Curve, Origin, last_before
+from esac_mpi.analysis.names import order
+from esac_mpi.analysis.results.rows import Row
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The rows of one run."""
+
+    title: str
+    """Of the table or panel that it belongs to: its task, with its experiment where there are several."""
+    label: str
+    """Its variant, with the swept value."""
+    rows: tuple[Row, ...]
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.rows[0].seed
+
+    @property
+    def name(self) -> str:
+        """What the run is called in a sentence."""
+        return f"{self.title}, {self.label}, seed {self.seed}"
+
+    def curve(self, x: str, y: str) -> Curve:
+        """Return one field of the rows against another, without rows that lack it."""
+        points = [(getattr(row, x), getattr(row, y)) for row in self.rows if getattr(row, y) is not None]
+        where, values = np.array(points, float).reshape(-1, 2).T
+        return Curve(Origin(self.name, self.title, self.seed), where, values)
+
+    def has(self, y: str) -> bool:
+        """Return whether the run has a number of this kind in any row."""
+        return any(getattr(row, y) is not None for row in self.rows)
+
+
+Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
+
+
+def sections(rows: Iterable[Row]) -> Sections:
+    """Return the runs by task and variant, in an order that does not depend on that of the rows of different runs."""
+    runs: dict[tuple[str, str, str, str, str, int], list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row.run, []).append(row)
+    several = len({run[:2] for run in runs}) > 1
+    found: Sections = {}
+    for run in sorted(runs, key=lambda run: (run[:3], order(run[3] or "-"), size(run[4]), run[5])):
+        experiment, budget, task, variant, value, _ = run
+        title = f"{experiment} ({budget}): {task}" if several else task
+        label = f"{variant} {value}".strip()
+        found.setdefault(title, {}).setdefault(label, []).append(Trace(title, label, tuple(runs[run])))
+    return found
+
+
+def size(value: str) -> tuple[float, str]:
+    """Return a key that sorts swept values: numbers by size, then texts."""
+    try:
+        return float(value), value
+    except ValueError:
+        return np.inf, value
+
+
+def reached(traces: list[Trace], axis: str, y: str) -> float:
+    """Return how far every one of the runs has got."""
+    return min(float(trace.curve(axis, y).x[-1]) for trace in traces)
+
+
+def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
+    """Return the last number at or before the limit of each run, nan where it has none."""
+    return np.array([last_before(trace.curve(axis, y), limit) for trace in traces])

@@ -1,0 +1,148 @@
+"""What the ranks of one run did when, from the recorded times; as a picture.
+
+A generation is laid out as the program makes it: rank 0 writes the row before (the others begin at once), all evaluate their
+members and wait for the last, update together, wait for the learner, play the noise-free evaluation. Recorded are each
+rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
+without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's.
+Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, which take turns.
+"""
+
+import numpy as np
+
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.record import RunFiles
+
+ACTIVITIES = {
+    "members": "#0072B2", "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9", "writing": "#CC79A7",
+    "idle": "0.88",
+}  # fmt: skip
+BINS = 60  # of the lower panel
+SHOWN = 12  # generations in the upper panel, the last ones
+
+
+def seconds(run: RunFiles, name: str) -> np.ndarray:
+    """Return a part's seconds in every generation [generations], 0 where the algorithm has none."""
+    found = column(run, f"timing/seconds_{name}")
+    return np.nan_to_num(found) if found.size else np.zeros(len(column(run, "timing/wall_seconds")))
+
+
+def beside(run: RunFiles) -> np.ndarray:
+    """Return whether a learner phase ran beside the evaluation [generations]: learner_lag generations after one began."""
+    names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith("_phase")]
+    begun = column(run, names[0]).astype(bool) if names else np.zeros(0, bool)
+    running = np.zeros(len(column(run, "timing/wall_seconds")), bool)
+    for later in range(1, 1 + (learner_lag(run) if begun.size else 0)):
+        running[later:] |= begun[:-later]
+    return running
+
+
+def learner_lag(run: RunFiles) -> int:
+    """Return after how many generations a phase of the learner is merged, 0 in an algorithm that knows no such thing."""
+    return getattr(getattr(run.config, run.config.algorithm), "learner_lag", 0)
+
+
+def has_members(run: RunFiles) -> bool:
+    """Return whether a run has a population: without one, the ranks' busy time is the learner's."""
+    return "metrics/fitness" in run.columns
+
+
+def activities(run: RunFiles) -> dict[str, np.ndarray]:
+    """Return the rank-seconds of each activity in every generation, each [generations]; all add up to ranks * wall seconds."""
+    ranks, members, _, root = busy(run)
+    if not ranks.size:
+        raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
+    learner = seconds(run, "learn")
+    if not has_members(run):
+        members = np.zeros_like(members)
+    learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+    found = {
+        "members": members, "learner": learner, "update": ranks * seconds(run, "update"),
+        "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
+    }  # fmt: skip
+    whole = ranks * np.diff(column(run, "timing/wall_seconds"), prepend=0)
+    return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
+
+
+def idle_share(run: RunFiles) -> np.ndarray:
+    """Return the share of the ranks' time in which they waited [generations]; nan where nothing is recorded."""
+    found = activities(run)
+    whole = np.asarray(sum(found.values()))
+    return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
+
+
+def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, float]]:
+    """Return (rank, activity, start, length) [s] of one row of the history; of more than 64 ranks, of those that it has."""
+    wall, spent = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
+    part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
+    start = wall[generation - 1] if generation else 0.0
+    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
+    own = has_members(run)
+    found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
+    if beside(run)[generation]:
+        found.append((0, "learner", ends[0] + spent[0], part["evaluate"] - spent[0]))
+    for rank in np.flatnonzero(np.isfinite(spent)).tolist():
+        found.append((rank, "members", start if rank else ends[0], spent[rank] * own))
+        found.append((rank, "update", ends[2], part["update"]))
+        found.append((rank, "noise-free evaluation", ends[3], part["evaluation"]))
+    return found
+
+
+def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
+    """Draw what each rank did in the last generations, one bar a rank."""
+    wall, ranks = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds").shape[1]
+    rows = range(max(0, len(wall) - shown), len(wall))
+    bars: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        for rank, activity, start, length in segments(run, row):
+            bars.setdefault((rank, activity), []).append((start, max(length, 0)))
+    begin = wall[rows[0] - 1] if rows[0] else 0.0
+    height = 0.84 if ranks <= 40 else 1.0
+    for rank in range(ranks):
+        axes.broken_barh([(begin, wall[-1] - begin)], (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
+    for (rank, activity), spans in bars.items():
+        axes.broken_barh(spans, (rank - height / 2, height), color=ACTIVITIES[activity], lw=0)
+    for row in rows:
+        axes.axvline(wall[row], color="0.3", lw=0.5)
+    some = busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()
+    axes.set(ylabel="rank 0, others in turn" if some else "rank", xlim=(begin, wall[-1]), ylim=(ranks - 0.5, -0.5))
+    axes.set_title(f"generations {rows[0] + 1} to {rows[-1] + 1}; a line ends each")
+    axes.set_yticks(range(0, ranks, -(-ranks // 16)))
+    axes.grid(False)
+    name_axis(axes, "wall")
+
+
+def draw_shares(axes: Axes, run: RunFiles) -> None:
+    """Draw how the ranks' time was shared among the activities over the run, in bins of equal numbers of generations."""
+    found, wall = activities(run), position(run, "wall")
+    edges = np.unique(np.linspace(0, len(wall), min(BINS, len(wall)) + 1).astype(int))
+    sums = np.array([np.add.reduceat(values, edges[:-1]) for values in found.values()])
+    shares = np.nan_to_num(sums / sums.sum(axis=0))
+    ends = np.concatenate([[0.0], wall[edges[1:] - 1]])
+    below = np.zeros(shares.shape[1])
+    for name, share in zip(found, shares, strict=True):
+        overall = found[name].sum() / max(sums.sum(), 1e-12)
+        label = f"{name} {100 * overall:.0f} %" if overall >= 0.005 else f"{name} < 1 %" if overall else None
+        axes.stairs(below + share, ends, baseline=below, fill=True, color=ACTIVITIES[name], label=label)
+        below = below + share
+    axes.set(ylabel="share of the ranks' time", xlim=(0, ends[-1]), ylim=(0, 1), title="whole run")
+    axes.grid(False)
+    name_axis(axes, "wall")
+
+
+def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
+    """Return the figure: the last generations rank by rank, and the whole run's shares."""
+    ranks, drawn = int(max(busy(run).ranks, default=0)), column(run, "timing/busy_seconds").shape[1]
+    figure, (above, below) = plt.subplots(
+        2, 1, figsize=(7.5, 4.4 + min(0.25 * drawn, 5)), layout="constrained", height_ratios=[1 + min(0.2 * drawn, 3), 1.4]
+    )
+    draw_ranks(above, run, shown)
+    draw_shares(below, run)
+    config = run.config
+    lag = f", learner_lag {learner_lag(run)}" if learner_lag(run) else ""
+    about = f"{config.task.id}: {config.algorithm.upper()}{lag}, seed {config.seed}, {ranks} rank{'s' * (ranks > 1)}"
+    figure.suptitle(about, fontsize=11)
+    figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure

@@ -1,0 +1,100 @@
+"""Learners as competitors: turns of updates from random transitions of HalfCheetah's sizes, ours and stable-baselines3's."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import learners
+from esac_mpi.benchmarks.measurement import Timed
+from esac_mpi.config import Config, updated
+from esac_mpi.policy import Layout
+
+OBSERVATION, ACTION, STORED = 17, 6, 10_000  # observation, action of HalfCheetah-v5; transitions to sample from
+
+
+class Idle:
+    """An environment that costs nothing: what a phase plays in it is no part of what is measured."""
+
+    id, observation_size, action_size, horizon, unstable = "Idle-v0", OBSERVATION, ACTION, 10**9, False
+    low, high = -np.ones(ACTION, np.float32), np.ones(ACTION, np.float32)
+    _observation = np.zeros(OBSERVATION, np.float32)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Return zeros, float32 [observation]."""
+        return self._observation
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Go on for ever."""
+        return self._observation, 0.0, False, False
+
+
+def chunks(update: Callable[[int], int], threads: int, seconds: float) -> Callable[[], Timed]:
+    """Return a turn: `update(count)` repeated for so many seconds with so many torch threads; it returns the updates made."""
+    import torch
+
+    def work() -> Timed:
+        torch.set_num_threads(threads)
+        start, made = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            made += update(10)
+        return made, time.perf_counter() - start
+
+    return work
+
+
+def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
+    """Yield random transitions: observation, action, reward, next observation."""
+    random = np.random.default_rng(0)
+    for _ in range(STORED):
+        observations = random.standard_normal((2, OBSERVATION), dtype=np.float32)
+        action = random.uniform(-1, 1, ACTION).astype(np.float32)
+        yield observations[0], action, float(random.standard_normal()), observations[1]
+
+
+def ours(
+    name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, changes: dict[str, Any]
+) -> Callable[[], Timed]:
+    """Return a turn of our learner: whole phases with 50 updates a step, so that their playing is about nothing."""
+    fields = {
+        "policy.hidden": hidden, f"{name}.batch_size": batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
+        "learner.threads": threads, "learner.device": device, **changes,
+    }  # fmt: skip
+    layout = Layout((OBSERVATION, *hidden, ACTION))
+    learner = learners.make(name, updated(Config(), fields), layout, layout.initial(0, 0))
+    for observation, action, reward, next_observation in transitions():
+        learner.replay.add(observation, action, reward, next_observation, False)
+    phases = iter(range(10**9))
+
+    def update(count: int) -> int:
+        return learner.phase(Idle(), next(phases), 0, max(1, count // 50), True).gradient_updates
+
+    return chunks(update, threads, seconds)
+
+
+def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
+    """Return a turn of stable-baselines3's train; its DDPG has no weight decay, where ours has."""
+    import gymnasium
+    import stable_baselines3
+    from stable_baselines3.common.logger import configure
+
+    class Spaces(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
+
+    model = getattr(stable_baselines3, name.upper())(
+        "MlpPolicy", Spaces(), batch_size=batch, buffer_size=STORED, device=device, policy_kwargs={"net_arch": list(hidden)},
+        **({"ent_coef": 0.2} if name == "sac" else {}),
+    )  # fmt: skip
+    model.set_logger(configure(None, []))
+    assert model.replay_buffer is not None
+    for observation, action, reward, next_observation in transitions():
+        moved = observation[None], next_observation[None], action[None]
+        model.replay_buffer.add(*moved, np.array([reward]), np.zeros(1), [{}])
+
+    def update(count: int) -> int:
+        model.train(count, batch)
+        return count
+
+    return chunks(update, threads, seconds)

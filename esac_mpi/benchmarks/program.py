@@ -1,0 +1,86 @@
+"""The program as a process, on a number of ranks, and where the time of its generations went."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import esac_mpi
+from esac_mpi import envs
+from esac_mpi.policy import Layout
+from esac_mpi.record import Run, RunFiles
+
+ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
+INTERVAL = 2  # generations between the measured learner phases
+
+
+def launch(ranks: int, program: Sequence[str], *arguments: object) -> None:
+    """Run a Python program on a number of ranks to its end. Raises RuntimeError with its output if it fails."""
+    ours = Path(sys.executable).parent / "mpirun"
+    mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        raise RuntimeError("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
+    line = [mpirun, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
+    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(line, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(line)}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+def train(ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object) -> RunFiles:
+    """Run the program in a temporary directory; return what it left there."""
+    with tempfile.TemporaryDirectory() as place:
+        launch(
+            ranks, ["-m", "esac_mpi"], "--run-dir", f"{place}/run", "--algorithm", algorithm, "--task.id", task,
+            f"--{algorithm}.population_size", n, "--budget.generations", generations, "--evaluation.every", generations + 1,
+            "--evaluation.episodes", 1, "--display.style", "plain", "--checkpoint.every_generations", 0, *more,
+        )  # fmt: skip
+        run = Run.open(Path(place) / "run")
+        list(run.columns.values())  # read now: the directory goes
+        return run
+
+
+def column(run: RunFiles, name: str) -> np.ndarray:
+    """Return a timing of each generation but the first, mean over ranks where there are several, [generations - 1] [s]."""
+    values = run.columns[f"timing/{name}"][1:].astype(float)
+    return np.nanmean(values.reshape(len(values), -1), axis=1)
+
+
+def learner_phase(steps: int, rate: float) -> tuple[object, ...]:
+    """Return the options of a learner phase of about so many steps, with so many updates a step, every INTERVAL generations."""
+    return (
+        "--esac.gradient_interval", INTERVAL, "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
+        "--esac.sac_min_steps", steps, "--sac.updates_per_step", rate,
+        "--sac.start_steps", 0,
+    )  # fmt: skip
+
+
+def dimension(run: RunFiles) -> int:
+    """Return the number of parameters of a run's policy."""
+    env = envs.make(run.config.task.id)
+    return Layout((env.observation_size, *run.config.policy.hidden, env.action_size)).d
+
+
+def parts(run: RunFiles) -> dict[str, np.ndarray]:
+    """Return the seconds of each part of the generations but the first, mean over the ranks, [generations - 1].
+
+    waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
+    """
+    busy, most = column(run, "busy_mean"), column(run, "busy_max")
+    evaluate = np.maximum(column(run, "seconds_evaluate"), most)
+    noise = column(run, "seconds_noise") / column(run, "busy_ranks")
+    found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": evaluate - most}
+    later = {name: f"seconds_{name}" for name in ("plan", "update", "learn", "record")}
+    return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.columns}}
+
+
+def idle(run: RunFiles) -> np.ndarray:
+    """Return 1 - busy / time of the evaluation, of each generation but the first and each rank, [generations - 1, ranks]."""
+    busy = run.columns["timing/busy_seconds"][1:]
+    wall = np.maximum(run.columns["timing/seconds_evaluate"][1:], busy.max(axis=1))
+    return 1 - busy / wall[:, None]

@@ -1,0 +1,308 @@
+"""Experiments as files: configs/experiments/<id>.toml in, the runs of a budget out, each as a line of arguments of the program.
+
+A file names what is common ([settings]), what is compared ([variants.NAME], and [sweep] for the values of one field), on what
+([tasks.NAME]) and at which scale ([budgets.smoke], small, paper). Settings are fields of the program by their dotted names. Where
+two places set one field, the later of this list counts: the task's configuration file, settings, tasks, budgets.B.settings,
+budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table that a run's algorithm does not read is left out.
+configs/experiments/README.md has the format.
+"""
+
+import dataclasses
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from dataclasses import MISSING, dataclass, field, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.analysis.groups import shown
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, ConfigError, as_words, check, from_table, read_toml
+from esac_mpi.config import resolved as settled
+from esac_mpi.config.reads import unread
+from esac_mpi.experiments.settings import DEFAULT, full_name
+
+HERE = Path(__file__).parents[2]  # the checkout, unless the package is installed apart from it
+ROOT = HERE if (HERE / "configs").is_dir() else Path.cwd()
+FOLDER = ROOT / "configs/experiments"
+UNLIMITED = 10**12  # environment steps of a run that wall time ends
+
+Settings = dict[str, Any]  # {dotted name: value}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A picture or table: a call of a tool. {runs}, {csv}, {run} and {task} stand for what there is when it is made."""
+
+    tool: str
+    arguments: list[str]
+    out: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of an experiment is run. Empty lists: all that the experiment has."""
+
+    seeds: int = 1
+    seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
+    cores: int = 1  # ranks of a job of an algorithm with a population; others have one
+    ranks: list[int] = field(default_factory=list)  # each run once on each of these numbers of ranks
+    tasks: list[str] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    settings: Settings = field(default_factory=dict)
+    for_task: dict[str, Settings] = field(default_factory=dict)
+    for_variant: dict[str, Settings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment as its file has it."""
+
+    id: str
+    title: str
+    claim: str
+    settings: Settings
+    tasks: dict[str, tuple[str, Settings]]  # name: configuration file or "", settings
+    variants: dict[str, Settings]
+    field: str  # swept; "" = none
+    values: list[Any]
+    points: int  # rows that results.csv has of a run at most
+    products: list[Product]
+    budgets: dict[str, Budget]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of an experiment."""
+
+    task: str
+    variant: str
+    value: str  # of the swept field as text, "" without a sweep
+    seed: int
+    ranks: int  # 0 = without mpirun
+    seconds: float
+    line: list[str]  # arguments but for --run-dir
+    run_dir: Path
+    config: Config
+
+    @property
+    def label(self) -> str:
+        """The variant as results name it: runs on several numbers of ranks are variants of their own."""
+        return f"{self.variant}, {self.ranks} rank{'s' * (self.ranks > 1)}" if self.ranks else self.variant
+
+
+def names() -> list[str]:
+    """Return the ids of the experiments that there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "speeds")
+
+
+def experiment(id: str) -> Experiment:
+    """Read an experiment. Raises Unusable naming the file and the key."""
+    path = Path(id) if id.endswith(".toml") else FOLDER / f"{id}.toml"
+    if not path.exists():
+        raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
+    try:
+        return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except tomllib.TOMLDecodeError as error:
+        raise Unusable(f"{path}: not valid TOML: {error}") from error
+
+
+def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
+    """Return the experiment that a parsed file describes. Raises Unusable."""
+    kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(
+        ("settings", "tasks", "variants", "sweep", "budgets"), dict
+    )
+    known(table, {**kinds, "products": list}, source)
+    for name in ("title", "claim", "tasks", "variants", "budgets"):
+        if not table.get(name):
+            raise Unusable(f"{source}: {name} is missing or empty")
+    sweep = table.get("sweep", {})
+    known(sweep, {"field": str, "values": list}, f"{source}: sweep")
+    if sweep.get("field") in ("algorithm", "seed", "run_dir"):
+        raise Unusable(f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's")
+    tasks = {name: task(entry, f"{source}: tasks.{name}") for name, entry in tables(table["tasks"], f"{source}: tasks")}
+    variants = {n: fields(entry, f"{source}: variants.{n}") for n, entry in tables(table["variants"], f"{source}: variants")}
+    found = Experiment(
+        id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
+        tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
+        [Product(**made(entry, Product, f"{source}: products")) for entry in table.get("products", [])],
+        {name: budget(entry, f"{source}: budgets.{name}") for name, entry in tables(table["budgets"], f"{source}: budgets")},
+    )  # fmt: skip
+    for name, b in found.budgets.items():
+        check_names(found, b, f"{source}: budgets.{name}")
+    return found
+
+
+def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tables of a table. Raises Unusable for anything else in it."""
+    for name, entry in table.items():
+        if not isinstance(entry, dict):
+            raise Unusable(f"{source}.{name} = {entry!r}: expected a table")
+        yield name, entry
+
+
+def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
+    """Raise Unusable for a key that is not among the kinds, naming the nearest, or has another type."""
+    for name, value in table.items():
+        if name not in kinds:
+            raise Unusable(f"{source}: unknown key '{name}'; did you mean '{nearest(name, kinds)}'?")
+        kind = kinds[name]
+        if not isinstance(value, (int, float) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
+            raise Unusable(f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}")
+
+
+def nearest(name: str, among: Collection[str]) -> str:
+    """Return the name most like this one."""
+    return difflib.get_close_matches(name, list(among), 1, 0.0)[0]
+
+
+def fields(table: dict[str, Any], source: str) -> Settings:
+    """Return a table of settings as {dotted name: value}, checked as the program checks a configuration file."""
+    try:
+        return from_table(table, source)
+    except ConfigError as error:
+        raise Unusable(str(error)) from error
+
+
+def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
+    """Return a task's configuration file, "" for none, and its settings."""
+    own = dict(table)
+    name = own.pop("config", "")
+    known({"config": name}, {"config": str}, source)
+    path = f"configs/esac/{name}.toml" if name else ""
+    settings = fields(own, source)
+    if path and not (ROOT / path).exists():
+        raise Unusable(f"{source}: config = {name!r}: there is no {path}")
+    if not path and "task.id" not in settings:
+        raise Unusable(f"{source}: needs config, a file of configs/esac/, or task.id")
+    return path, settings
+
+
+def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
+    """Return a table that has the keys of a dataclass, all that have no default among them. Raises Unusable."""
+    if not isinstance(table, dict):
+        raise Unusable(f"{source}: {table!r}: expected a table")
+    known(table, {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()}, source)
+    for one in dataclasses.fields(kind):
+        if one.name not in table and one.default is one.default_factory is MISSING:
+            raise Unusable(f"{source}: {one.name} is missing")
+        if one.type == list[str] and not all(isinstance(entry, str) for entry in table.get(one.name, [])):
+            raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: expected a list of str")
+    return table
+
+
+def budget(table: dict[str, Any], source: str) -> Budget:
+    """Return a budget. Raises Unusable."""
+    entries = dict(made(table, Budget, source))
+    entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
+    for name in ("for_task", "for_variant"):
+        inner = tables(entries.get(name, {}), f"{source}.{name}")
+        entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
+    counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
+    if any(not isinstance(count, int) or count < 1 for count in counts) or not 0 < entries.get("seconds", 1) < math.inf:
+        raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
+    return Budget(**entries)
+
+
+def check_names(found: Experiment, budget: Budget, source: str) -> None:
+    """Raise Unusable where a budget names a task, variant or value that the experiment has not, or has values of no field."""
+    for key, given, there in (
+        ("tasks", budget.tasks, found.tasks), ("for_task", budget.for_task, found.tasks),
+        ("variants", budget.variants, found.variants), ("for_variant", budget.for_variant, found.variants),
+    ):  # fmt: skip
+        for name in given:
+            if name not in there:
+                raise Unusable(f"{source}: {key}: unknown '{name}'; did you mean '{nearest(name, there)}'?")
+    if bool(found.field) != bool(found.values) or (budget.values and not found.field):
+        raise Unusable(f"{source}: sweep needs both field and values, and a budget's values need a sweep")
+
+
+def chosen(found: Experiment, name: str) -> Budget:
+    """Return a budget by its name. Raises Unusable."""
+    if name not in found.budgets:
+        raise Unusable(f"{found.id} has no budget '{name}'; it has {', '.join(found.budgets)}")
+    return found.budgets[name]
+
+
+def folder_of(found: Experiment, budget: str, root: Path) -> Path:
+    """Return the folder of an experiment at a budget."""
+    return root / f"{found.id}-{budget}"
+
+
+def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
+    """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
+    b = chosen(found, name)
+    compared = product(b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants)
+    settled = [planned(found, b, *one) for one in compared]
+    made: dict[Path, Planned] = {}
+    for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
+        parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
+        where = folder_of(found, name, root) / "-".join(parts)
+        line = [str(seed) if before == "--seed" else token for before, token in zip(["", *run.line], run.line, strict=False)]
+        one = replace(run, seed=seed, ranks=ranks, line=line, run_dir=where, config=replace(run.config, seed=seed))
+        if made.setdefault(where, one) is not one:
+            raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
+    return list(made.values())
+
+
+def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
+    """Return the run of seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
+    path, _ = found.tasks[task]
+    settings, algorithm = resolved(found, b, task, variant, value)
+    text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
+    parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
+    start = [str(place(path))] if path else []
+    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
+    return Planned(
+        task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
+        Path("-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts)),
+        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"),
+    )  # fmt: skip
+
+
+def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) -> tuple[Settings, str]:
+    """Return what a run sets beyond its configuration file, but the algorithm, and the algorithm. Raises Unusable."""
+    path, own = found.tasks[task]
+    mine = found.variants[variant] | b.for_variant.get(variant, {})
+    settings = found.settings | own | b.settings | b.for_task.get(task, {}) | mine
+    base = from_file(path)
+    algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
+    if value is not None:
+        settings |= fields({full_name(algorithm, found.field): value}, f"{found.id}: sweep")
+    for name, why in unread(settled(base, {**settings, "algorithm": algorithm}), settings).items():
+        if name in mine:
+            raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
+        del settings[name]
+    limits = {name for name in settings if name.startswith("budget.")}
+    if not limits and b.seconds:
+        limits, settings["budget.env_steps"] = {"budget.env_steps"}, UNLIMITED
+    if limits:  # an experiment that names a limit means no other
+        settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
+    return settings, algorithm
+
+
+@cache
+def from_file(path: str) -> Settings:
+    """Return the settings of a configuration file, none for ""."""
+    return read_toml(ROOT / path) if path else {}
+
+
+def place(path: str) -> Path:
+    """Return a file of the checkout, relative to where we are if it is below."""
+    full = ROOT / path
+    return full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full
+
+
+def configured(path: str, settings: Settings, what: str) -> Config:
+    """Return the configuration that the program makes of a file and settings, without its command line. Raises Unusable."""
+    config = settled(from_file(path), settings)
+    try:
+        check(config)
+    except ConfigError as error:
+        raise Unusable(f"{what}: {error}") from error
+    return config

@@ -1,0 +1,215 @@
+"""What an experiment will cost in core-hours, from measured speeds (configs/experiments/speeds.toml).
+
+A run of G generations, episodes taken to be as long as the task allows (H steps), takes about
+
+The terms that an algorithm has are read off the fields of its table: population_size, gradient_interval, steps_per_generation.
+
+    population   G * members * fitness_episodes * H            steps of environment and policy
+    learner      with gradient_interval     E[phases] * max(sac_episodes * H, sac_min_steps), E[phases] = the sum of
+                                            P(mu < p_sac(k)), k = g, 2g .. G
+                 with steps_per_generation  G of these, or G * episodes_per_generation * H where all ranks play
+    updates      updates_per_step for each of these after start_steps (with esac and sac from the first on);
+                 ppo    G * epochs * ceil(steps_per_generation / batch_size)
+    evaluation   (G / every + 1) * policies * episodes * H     steps
+
+    core-seconds = (population + learner + evaluation) * step + updates * update
+
+where `step` [us] is the task's, and `update` [ms] the learner's, both measured with a network that is small (2x32, batch 128),
+or large (2x512, batch 256), which is taken from 128 units on. G is what the limits allow, whichever comes first; env_steps is
+divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
+an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
+generations, with their updates. A run that wall time ends costs that time. On r ranks a job lasts (population +
+evaluation) / r + learner, since all wait for the learner, and reserves r times that.
+"""
+
+import math
+import statistics
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, Evolution, members
+from esac_mpi.evolution import p_sac
+from esac_mpi.experiments.design import FOLDER, Planned
+
+SPEEDS = FOLDER / "speeds.toml"
+AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
+LARGE = 128  # units of a layer from which a network counts as large
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """How long things take on one core."""
+
+    about: str  # machine, date and command
+    horizon: dict[str, int]  # of a task [steps]
+    step: dict[str, dict[str, float]]  # task: size: [us]
+    update: dict[str, dict[str, float]]  # learner: size: [ms]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run is expected to do, with episodes of full length."""
+
+    population: float  # [steps]
+    learner: float  # [steps]
+    updates: float
+    evaluation: float  # [steps]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes [s of one core]: what ranks share, and what all wait for."""
+
+    shared: float
+    alone: float
+
+    def hours(self, ranks: int) -> float:
+        """Return how long it lasts on so many ranks [h]."""
+        return (self.shared / ranks + self.alone) / 3600
+
+
+def speeds(path: Path = SPEEDS) -> Speeds:
+    """Read the measured speeds. Raises Unusable."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py speeds measures and writes it") from error
+    tasks: dict[str, Any] = table["step"]
+    about = f"{table['machine']}, {table['date']}, {table['command']}"
+    return Speeds(about, {name: t["horizon"] for name, t in tasks.items()}, tasks, table["update"])
+
+
+def work(config: Config, task_horizon: int) -> Work:
+    """Return what a run is expected to do, for a task's own time limit [steps]."""
+    horizon = min(task_horizon, config.task.horizon or task_horizon)
+    count = generations(config, horizon)
+    episodes = config.evaluation.episodes * policies(config)
+    learner, updates = learning(config, horizon, count)
+    evaluation = (count // config.evaluation.every + 1) * episodes * horizon
+    return Work(count * population_steps(config, horizon), learner, updates, evaluation)
+
+
+def table_of(config: Config) -> Any:
+    """Return the table of the algorithm, whose fields say what a generation is made of."""
+    return config.own
+
+
+def learner_of(config: Config) -> str:
+    """Return the table of the gradient learner, "" without one."""
+    tables = config.own.READS.tables
+    others = [table for table in tables if table != "learner"]
+    return [*others, config.algorithm][0] if "learner" in tables else ""
+
+
+def policies(config: Config) -> int:
+    """Return how many policies an evaluation plays: the population's and the learner's."""
+    return int(has_population(config)) + int(bool(learner_of(config))) or 1
+
+
+def has_population(config: Config) -> bool:
+    """Return whether the algorithm evaluates a population."""
+    return hasattr(table_of(config), "population_size")
+
+
+def population_steps(config: Config, horizon: int) -> int:
+    """Return the steps of a generation's members."""
+    if not has_population(config):
+        return 0
+    table = table_of(config)
+    count = members(table) if isinstance(table, Evolution) else table.population_size
+    return count * getattr(table, "fitness_episodes", 1) * horizon
+
+
+def training_steps(config: Config, horizon: int) -> int:
+    """Return the steps of a generation of an algorithm without a population. Raises Unusable."""
+    options = table_of(config)
+    if not hasattr(options, "steps_per_generation"):
+        raise Unusable(f"what a generation of {config.algorithm} costs is not known")
+    parallel = getattr(options, "episodes_on", "root") == "ranks"
+    return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+
+
+def generations(config: Config, horizon: int) -> int:
+    """Return the generations that the budget allows, at least 1."""
+    budget, population = config.budget, population_steps(config, horizon)
+    limits = [budget.generations] if budget.generations else []
+    if budget.nominal_steps:
+        limits.append(math.ceil(budget.nominal_steps / (horizon if population else training_steps(config, horizon))))
+    if budget.env_steps:
+        learner = learning(config, horizon, 1000)[0] / 1000
+        evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
+        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation)))
+    return max(1, min(limits))
+
+
+def expected_phases(config: Config, count: int) -> float:
+    """Return how many phases of the learner ESAC is expected to have in so many generations."""
+    esac = table_of(config)
+    if not esac.sac_phases:
+        return 0.0
+    k = np.arange(esac.gradient_interval, count + 1, esac.gradient_interval)
+    if not esac.p_sac_annealed:
+        p = np.full(len(k), esac.p_sac_initial)
+    else:
+        p = np.array([p_sac(int(g), esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay) for g in k])
+    if esac.gate == "normal":
+        p = np.array([statistics.NormalDist().cdf(value) for value in p])
+    return float(np.minimum(p, 1).sum())
+
+
+def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
+    """Return the learner's steps and updates in so many generations."""
+    options, learner = table_of(config), learner_of(config)
+    if hasattr(options, "gradient_interval"):
+        steps = expected_phases(config, count) * max(options.sac_episodes * horizon, options.sac_min_steps)
+        return steps, steps * getattr(config, learner).updates_per_step
+    if not learner:
+        return 0.0, 0.0
+    steps = float(count * training_steps(config, horizon))
+    if hasattr(options, "epochs"):
+        return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
+    before = 0 if learner in AT_ONCE else options.start_steps
+    return steps, max(0.0, steps - before) * options.updates_per_step
+
+
+def cost(planned: Planned, known: Speeds) -> Cost:
+    """Return what a run costs. Raises Unusable where a speed was not measured."""
+    if planned.seconds:
+        return Cost(0.0, planned.seconds)
+    config = planned.config
+    learner = learner_of(config)
+    size = "large" if max(config.policy.hidden) >= LARGE else "small"
+    if config.task.id not in known.step or (learner and learner not in known.update):
+        missing = config.task.id if config.task.id not in known.step else learner
+        raise Unusable(f"no speed of {missing} in {SPEEDS}: python tools/experiment.py speeds")
+    done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
+    update = known.update[learner][size] * 1e-3 if learner else 0.0
+    return Cost((done.population + done.evaluation) * step, done.learner * step + done.updates * update)
+
+
+def ranks_of(planned: Planned, cores: int) -> int:
+    """Return the ranks of a run's job: its own number; else `cores` where a population, or the training episodes, are spread."""
+    spread = has_population(planned.config) or getattr(table_of(planned.config), "episodes_on", "root") == "ranks"
+    return planned.ranks or (cores if spread else 1)
+
+
+def total(runs: Iterable[Planned], cores: int, known: Speeds) -> str:
+    """Return the sentence that says what runs cost."""
+    each = [(cost(run, known), ranks_of(run, cores)) for run in runs]
+    used = sum((c.shared + c.alone) / 3600 for c, _ in each)
+    reserved, longest = sum(c.hours(ranks) * ranks for c, ranks in each), max(c.hours(ranks) for c, ranks in each)
+    most = max(ranks for _, ranks in each)
+    said = f"{len(each)} runs, about {figure(used)} core-hours of work"
+    jobs = f"as jobs of up to {most} ranks about {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"
+    return f"{said}; {jobs}" if most > 1 else said
+
+
+def figure(value: float) -> str:
+    """Return a number with two digits that count, none below a hundredth."""
+    return "0.01" if value < 0.01 else f"{float(f'{value:.2g}'):,.10g}"

@@ -1,0 +1,65 @@
+"""An experiment's runs as lists of jobs, and the commands that submit them."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.experiments import design, estimates
+from esac_mpi.experiments.design import Planned
+from esac_mpi.experiments.products import Failed
+from esac_mpi.experiments.shown import priced
+
+
+def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
+    """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system.
+
+    Raises Unusable where wall time ends the runs, Failed.
+    """
+    found = design.experiment(id)
+    budget = design.chosen(found, budget_name)
+    if budget.seconds:
+        raise Unusable(
+            "runs of this budget are ended by wall time, which `run` gives them; as jobs they would go on:"
+            " choose another budget, or run it here"
+        )
+    runs, cores = design.runs(found, budget_name, root), budget.cores
+    yield priced(runs, cores, estimates.speeds())
+    by_ranks: dict[int, list[Planned]] = {}
+    for run in runs:
+        by_ranks.setdefault(estimates.ranks_of(run, cores), []).append(run)
+    system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")
+    for ranks, group in sorted(by_ranks.items()):
+        out = design.folder_of(found, budget_name, root) / f"jobs-{ranks}-ranks.txt"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text("".join(f"{line(run)}\n" for run in group), encoding="utf-8")
+        yield f"{out}: {len(group)} jobs of {ranks} rank{'s' * (ranks > 1)}"
+        commands = {"sbatch": slurm(out, len(group), ranks), "qsub": pbs(out, len(group), ranks)}
+        for name, (environment, call) in commands.items():
+            if name == system and not dry_run:
+                if code := subprocess.run(call, env={**os.environ, **environment}, check=False).returncode:
+                    raise Failed(f"{shlex.join(call)}: exit code {code}; what follows it was not submitted")
+            elif name == system or not system:
+                settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
+                yield f"{name:<7} {settings} {shlex.join(call)}"
+
+
+def line(run: Planned) -> str:
+    """Return a run's line of a list, as tools/sweep.py writes it."""
+    return shlex.join([*run.line, "--run-dir", str(run.run_dir)])
+
+
+def slurm(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
+    """Return environment and command line that submit a list to Slurm."""
+    return {"LIST": str(out)}, ["sbatch", f"--ntasks={ranks}", f"--array=0-{count - 1}%10", "jobs/slurm-array.sbatch"]
+
+
+def pbs(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
+    """Return environment and command line that submit a list to PBS; an array has two elements or more."""
+    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}"} | ({"INDEX": "0"} if count == 1 else {})
+    select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"
+    elements = ["-J", f"0-{count - 1}"] if count > 1 else []
+    return environment, ["qsub", "-v", ",".join(environment), "-l", select, *elements, "jobs/pbs-array.sh"]

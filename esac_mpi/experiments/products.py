@@ -1,0 +1,74 @@
+"""What is made of the runs of an experiment: results.csv, and the pictures and tables that its file names."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from itertools import chain
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.results import rowfiles, rows
+from esac_mpi.experiments import running
+from esac_mpi.experiments.design import ROOT, Experiment, Planned, Product
+from esac_mpi.record import RunFiles
+
+Recorded = list[tuple[RunFiles, str, str, bool]]  # runs: variant, swept value, whether it is done
+Recorder = Callable[[Path, Recorded, str, str, int], None]  # see `recorded`
+
+
+class Failed(Unusable):
+    """Something of an experiment did not come to its end, after all else that could be done was."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def drawn(
+    found: Experiment, runs: list[Planned], folder: Path, budget: str, recorder: Recorder
+) -> Generator[object, None, list[str]]:
+    """Write results.csv and the products from the runs that there are; yield the files, return the products that failed.
+
+    Raises Unusable where there is no run to make them from, or one of other settings.
+    """
+    spent = running.Spent(folder)
+    opened = [(run, running.files_of(run), running.left(run, spent) is None) for run in runs]
+    there = [(run, files, over) for run, files, over in opened if files is not None and files.generation]
+    if not there:
+        raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
+    if len(there) < len(runs):
+        note(f"{len(there)} of {len(runs)} runs have something to draw")
+    if unfinished := [run.run_dir.name for run, _, over in there if not over]:
+        note(f"not finished: {some(unfinished)}; all are compared at what these have reached")
+    csv, failed = folder / "results.csv", list[str]()
+    recorder(csv, [(files, run.label, run.value, over) for run, files, over in there], found.id, budget, found.points)
+    yield csv
+    for product in found.products:
+        for out, line in calls(product, [run for run, *_ in there], csv):
+            done = subprocess.run(line, capture_output=True, text=True, check=False)
+            print(done.stderr, end="", file=sys.stderr)
+            if done.returncode:
+                failed.append(out.name)
+            else:
+                yield done.stdout.rstrip() if str(out) in done.stdout else f"{done.stdout}{out}"
+    return failed
+
+
+def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the file and the command line of each call that makes a product: one, or one for each task or run."""
+    groups: dict[str, list[Planned]] = {}
+    for run in runs:
+        key = run.run_dir.name if "{run}" in product.out else run.task if "{task}" in product.out else ""
+        groups.setdefault(key, []).append(run)
+    for key, group in groups.items():
+        paths = [str(run.run_dir) for run in group]
+        replaced = {"{runs}": paths, "{run}": paths[:1], "{csv}": [str(csv)], "{task}": [group[0].config.task.id]}
+        out = csv.with_name(product.out.replace("{run}", key).replace("{task}", key))
+        arguments = [token for argument in product.arguments for token in replaced.get(argument, [argument])]
+        yield out, [sys.executable, str(ROOT / "tools" / product.tool), *arguments, "--out", str(out)]
+
+
+def recorded(csv: Path, runs: Recorded, experiment: str, budget: str, most: int) -> None:
+    """Write the compact record of runs, each with its variant and swept value, at most `most` rows a run."""
+    found = (rows.rows(run, experiment, budget, variant, value, done, most) for run, variant, value, done in runs)
+    rowfiles.write(csv, chain.from_iterable(found))

@@ -1,0 +1,114 @@
+"""Measure how long an environment step and a learner's update take on this machine, and write configs/experiments/speeds.toml.
+
+A step is one of whole episodes with an untrained policy, resets included; an update is made from random transitions of
+HalfCheetah's sizes, sampling included. Processor time of one core; the fastest of three rounds, since other work on the
+machine only adds. Cost: one minute. Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from esac_mpi import envs, learners
+from esac_mpi.analysis.command import look_here
+from esac_mpi.analysis.messages import note
+from esac_mpi.benchmarks import competitors
+from esac_mpi.config import Config, updated
+from esac_mpi.experiments.estimates import SPEEDS
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.rollout import play
+
+NETWORKS = {"small": ((32, 32), 128), "large": ((512, 512), 256)}  # hidden layers, batch
+ROUNDS, SECONDS = 3, 0.3
+
+
+def fastest(turn: Callable[[], tuple[int, float]]) -> float:
+    """Return the least seconds that one of what a turn counts took."""
+    return min(seconds / count for count, seconds in (turn() for _ in range(ROUNDS)))
+
+
+def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
+    """Return the seconds of a step, policy included."""
+    layout = Layout((env.observation_size, *hidden, env.action_size))
+    policy = Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(0, 0))
+    seeds = iter(range(10**9))
+
+    def turn() -> tuple[int, float]:
+        start, steps = time.process_time(), 0
+        while time.process_time() - start < SECONDS:
+            steps += play(env, policy, next(seeds)).episodic_length
+        return steps, time.process_time() - start
+
+    return fastest(turn)
+
+
+def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
+    """Return the seconds of an update; PPO's with its share of the rollout, and with the batch of its defaults."""
+    learn = rollouts(hidden) if name == "ppo" else competitors.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
+
+    def turn() -> tuple[int, float]:
+        start = time.process_time()
+        made, _ = learn()
+        return made, time.process_time() - start
+
+    return fastest(turn)
+
+
+def rollouts(hidden: tuple[int, ...]) -> Callable[[], tuple[int, float]]:
+    """Return a turn of PPO: rollouts of 512 steps that cost no simulation, and the updates from them."""
+    config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512, "learner.device": "cpu"})
+    layout = Layout((competitors.OBSERVATION, *hidden, competitors.ACTION))
+    learner, env = learners.make("ppo", config, layout, layout.initial(0, 0)), competitors.Idle()
+    phases = iter(range(10**9))
+
+    def learn(count: int) -> int:
+        return learner.phase(env, next(phases), 0, 512, True).gradient_updates
+
+    return competitors.chunks(learn, 1, SECONDS)
+
+
+def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
+    """Return the file's text."""
+    lines = [
+        "# Speeds that estimates of core-hours are made from; measure your own machine's: python tools/experiment.py speeds",
+        f"machine = {json.dumps(machine, ensure_ascii=False)}",
+        f'date = "{datetime.now(UTC):%Y-%m-%d}"', 'command = "python tools/experiment.py speeds"',
+        "", "# microseconds of an environment step with its policy of 2x32 and 2x512 units; the task's time limit [steps]",
+        "[step]",
+    ]  # fmt: skip
+    for id in tasks:
+        env = envs.make(id)
+        speeds = ", ".join(f"{size} = {1e6 * step(env, hidden):.3g}" for size, (hidden, _) in NETWORKS.items())
+        lines.append(f'"{id}" = {{ horizon = {env.horizon}, {speeds} }}')
+        note(lines[-1])
+    lines += [
+        "",
+        "# milliseconds of a gradient update, 2x32 units with batches of 128, 2x512 with 256; PPO's of 64, with their rollout",
+        "[update]",
+    ]
+    for name in learners:
+        speeds = ", ".join(f"{size} = {1e3 * update(name, hidden, batch):.3g}" for size, (hidden, batch) in NETWORKS.items())
+        lines.append(f"{name} = {{ {speeds} }}")
+        note(lines[-1])
+    return "\n".join(lines) + "\n"
+
+
+def installed() -> list[str]:
+    """Return the learners whose libraries are there; name the others."""
+    found = []
+    for name in learners.LEARNERS:
+        try:
+            learners.load(name)
+            found.append(name)
+        except learners.NotInstalled as error:
+            note(f"left out: {error}")
+    return found
+
+
+def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
+    """Measure and write the file; return its path."""
+    look_here()
+    path.write_text(speeds_text(tasks, installed(), machine), encoding="utf-8")
+    return path

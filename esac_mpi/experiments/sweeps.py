@@ -1,0 +1,75 @@
+"""The runs of a grid, each as a line of arguments of the program and the directory that it runs in."""
+
+import shlex
+from argparse import Namespace
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import ALGORITHMS, ConfigError, load, read_toml
+from esac_mpi.config.reads import reads
+from esac_mpi.experiments.settings import DEFAULT, full_name
+
+
+def seeds(texts: list[str]) -> list[int]:
+    """Return the seeds that numbers and ranges like 0-4 name. Raises Unusable."""
+    found: list[int] = []
+    for text in texts:
+        first, dash, last = text.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise Unusable(f"--seeds {text}: expected a number or a range like 0-4")
+        found += range(int(first), int(last or first) + 1)
+    return list(dict.fromkeys(found))
+
+
+def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> list[list[tuple[str, str]]]:
+    """Return, for each field that this algorithm reads, its (name, value) pairs. Raises Unusable."""
+    found = []
+    for name, *values in varied:
+        if not values:
+            raise Unusable(f"--set {name}: needs one value or more")
+        full = full_name(algorithm, name)
+        if reads(algorithm, full) or not any(reads(other, full) for other in algorithms):
+            found.append([(full, value) for value in values])
+    return found
+
+
+def tidy(text: str) -> str:
+    """Return a text as part of a directory's name."""
+    return text.replace("/", "-").replace(":", "-").replace(" ", "x")
+
+
+def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
+    """Yield the arguments of every run but its directory, and the directory."""
+    starts = [([str(path)], path.stem) for path in options.configs] + [
+        (["--task.id", task], tidy(task)) for task in options.tasks
+    ]
+    for arguments, name in starts or [([], "HalfCheetah-v5")]:
+        own = read_toml(arguments[0]).get("algorithm", DEFAULT) if arguments and name == Path(arguments[0]).stem else DEFAULT
+        for algorithm in options.algorithms or [own]:
+            if algorithm not in ALGORITHMS:
+                raise Unusable(f"--algorithms {algorithm}: there is no such algorithm; there are {', '.join(ALGORITHMS)}")
+            values = fields(algorithm, options.set, options.algorithms or [own])
+            for chosen, seed in product(product(*values), seeds(options.seeds)):
+                varied = [
+                    tidy(f"{key.split('.')[-1]}{value}") for (key, value), many in zip(chosen, values, strict=True) if many[1:]
+                ]
+                more = [token for key, value in chosen for token in (f"--{key}", *value.split())]
+                line = [*arguments, "--algorithm", algorithm, "--seed", str(seed), *more]
+                yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
+
+
+def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
+    """Check a run's settings as the program does, once for all its seeds; add what it says to the notes. Raises Unusable."""
+    place = line.index("--seed")
+    key = (*line[:place], *line[place + 2 :])
+    if key in known:
+        return
+    known.add(key)
+    try:
+        load(list(key), notes.add, notes.add)
+    except ConfigError as error:
+        raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
+    except SystemExit as error:  # tyro has said what is wrong
+        raise Unusable(f"  in: {shlex.join(line)}") from error

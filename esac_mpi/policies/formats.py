@@ -1,0 +1,102 @@
+"""A policy in the formats of other software; `difference` says how far what was read back acts from ours."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.policies.torch_modules import module, sac
+
+TOLERANCE = 1e-4  # largest difference of an action, in half ranges of the action
+OBSERVATIONS = 1000
+Actor = Callable[[np.ndarray], np.ndarray]  # float32 [m, o] -> [m, a]
+
+
+class Unexportable(Exception):
+    """A format has no place for something that the policy does."""
+
+
+def npz(policy: Any, out: Path) -> Actor:
+    """Write arrays; return how they act, in plain numpy."""
+    views = policy.layout.views(policy.theta)
+    arrays = {f"{kind}{layer}": views[2 * layer + k] for layer in range(len(views) // 2) for k, kind in enumerate("Wb")}
+    if policy.normaliser is not None:
+        arrays |= {"mean": policy.normaliser.mean, "std": policy.normaliser.std}
+    arrays |= {name: np.array(getattr(policy, name)) for name in ("low", "high", "activation", "output", "task")}
+    with out.open("wb") as file:  # savez appends a suffix to a name
+        np.savez(file, **arrays)
+    p = dict(np.load(out))
+    hidden: Actor = np.tanh if p["activation"] == "tanh" else lambda x: np.maximum(x, 0)
+    squash: Actor = np.tanh if p["output"] == "tanh" else lambda x: np.clip(x, -1, 1)
+
+    def act(x: np.ndarray) -> np.ndarray:
+        if "mean" in p:
+            x = np.clip((x - p["mean"]) / p["std"], -5, 5)
+        for layer in range(len(views) // 2):
+            x = (hidden(x) if layer else x) @ p[f"W{layer}"].T + p[f"b{layer}"]
+        return np.clip((p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"])
+
+    return act
+
+
+def torchscript(policy: Any, out: Path) -> Actor:
+    """Write a traced module; return how it acts."""
+    import torch
+
+    traced = torch.jit.trace(module(policy), torch.zeros(1, policy.layout.sizes[0]))
+    torch.jit.save(traced, out)
+    read = torch.jit.load(out)
+    return lambda x: read(torch.from_numpy(x)).numpy()
+
+
+def onnx(policy: Any, out: Path) -> Actor:
+    """Write an ONNX graph; return how onnx's own reference evaluator runs it."""
+    import torch
+    from onnx.reference import ReferenceEvaluator
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    torch.onnx.export(
+        module(policy), (torch.zeros(2, policy.layout.sizes[0]),), out, input_names=["observation"], output_names=["action"],
+        dynamic_shapes=({0: torch.export.Dim("m")},), dynamo=True, external_data=False, verbose=False,
+    )  # fmt: skip
+    read: Any = ReferenceEvaluator(str(out))
+    return lambda x: read.run(None, {"observation": x})[0]
+
+
+def sb3(policy: Any, out: Path) -> Actor:
+    """Write a stable-baselines3 SAC; return how it acts. Raises Unexportable."""
+    if policy.output != "tanh" or policy.normaliser is not None:
+        what = "clips its output" if policy.output != "tanh" else "standardises its observations"
+        raise Unexportable(
+            f"{policy.path}: this policy {what}, which stable-baselines3's SAC does not: take torchscript, onnx or npz"
+        )
+    from stable_baselines3 import SAC
+
+    sac(policy).save(out)
+    read = SAC.load(out, device="cpu")
+    return lambda x: read.predict(x, deterministic=True)[0]
+
+
+def difference(policy: Any, act: Actor) -> float:
+    """Return the largest difference of an action from ours over random observations.
+
+    In half ranges of the action, or in the largest of ours where all are smaller, as PPO's outputs in discrete tasks are.
+    """
+    random = np.random.default_rng(0)
+    x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0])) * 10.0 ** random.uniform(-1, 1, (OBSERVATIONS, 1))
+    if policy.normaliser is not None:
+        x = policy.normaliser.mean + policy.normaliser.std * x
+    x = x.astype(np.float32)
+    ours, centre, half = policy(x), (policy.high + policy.low) / 2, (policy.high - policy.low) / 2
+    largest = float((np.abs(ours - centre) / half).max())
+    return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
+
+
+FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {  # what writes it, suffix, what it needs
+    "torchscript": (torchscript, ".pt", "torch"),
+    "onnx": (onnx, ".onnx", "'esac_mpi[export]', or torch onnx onnxscript"),
+    "npz": (npz, ".npz", ""),
+    "sb3": (sb3, ".zip", "'esac_mpi[baselines]', or stable-baselines3"),
+}

@@ -1,0 +1,143 @@
+"""The simulator behind an environment, and pictures of it.
+
+The steps of esac_mpi.envs change the library's own model and data, so a picture of those is a picture of the episode. Nothing
+here steps them.
+"""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.envs import Env
+
+SIZE = 320  # height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
+PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).close()"
+NO_GL = (
+    "No offscreen OpenGL: neither EGL nor OSMesa draws here. On Debian or Ubuntu: apt-get install libegl1 libgl1, or "
+    "apt-get install libosmesa6; without root, ask for an EGL or OSMesa module; then MUJOCO_GL=egl or osmesa chooses one"
+)
+
+
+class NoPicture(Exception):
+    """This task, or this machine, has no pictures."""
+
+
+class NoTilt(Exception):
+    """This task has nothing that can lean."""
+
+
+def choose_gl() -> None:
+    """Set MUJOCO_GL to what draws here, before anything imports mujoco; "disabled" where nothing does. A second a try."""
+    if not sys.platform.startswith("linux"):
+        return  # MuJoCo's own choice
+    asked = os.environ.get("MUJOCO_GL", "disabled")
+    for name in ("egl", "osmesa") if asked == "disabled" else (asked,):
+        tried = subprocess.run(
+            [sys.executable, "-c", PROBE], env={**os.environ, "MUJOCO_GL": name}, capture_output=True, check=False
+        )
+        if tried.returncode == 0:
+            os.environ["MUJOCO_GL"] = name
+            return
+    os.environ["MUJOCO_GL"] = "disabled"
+
+
+def library(env: Env) -> Any:
+    """Return the library's own environment, without wrappers; BipedalWalker has a new one after each reset."""
+    inner = getattr(env, "_env", None)
+    return getattr(inner, "unwrapped", inner)
+
+
+def simulator(env: Env) -> tuple[Any, Any] | None:
+    """Return MuJoCo's (model, data) of a task, None where it has none."""
+    task = library(env)
+    if hasattr(task, "physics"):
+        return task.physics.model.ptr, task.physics.data.ptr
+    return (task.model, task.data) if hasattr(task, "model") and hasattr(task, "data") else None
+
+
+def seconds_per_step(env: Env) -> float:
+    """Return the simulated time of a step [s]; of a second for 50 where a task does not tell."""
+    task = library(env)
+    if hasattr(task, "control_timestep"):
+        return float(task.control_timestep())
+    return float(getattr(task, "dt", 0) or 1 / getattr(task, "metadata", {}).get("render_fps", 50))
+
+
+class Camera:
+    """Takes pictures of a task, uint8 [height, width, 3]. Raises NoPicture."""
+
+    def __init__(self, env: Env) -> None:
+        self._env, self._renderer = env, None
+        state = simulator(env)
+        if state is None:
+            if "rgb_array" not in getattr(library(env), "metadata", {}).get("render_modes", ()):
+                raise NoPicture(f"{env.id} has no picture")
+            return
+        if os.environ.get("MUJOCO_GL") == "disabled":
+            raise NoPicture(NO_GL)
+        import mujoco
+
+        self._renderer, self._view = mujoco.Renderer(state[0], SIZE, SIZE), self._viewpoint(*state)
+
+    def _viewpoint(self, model: Any, data: Any) -> Any:
+        """Return the model's camera, following from the side if one does; else a free one that has all parts in view."""
+        import mujoco
+
+        cameras = [model.cam(i).name for i in range(model.ncam)]
+        if cameras:
+            return next((cameras.index(name) for name in ("side", "track") if name in cameras), 0)
+        view, parts = mujoco.MjvCamera(), model.geom_rbound > 0  # all but planes
+        view.lookat[:] = data.geom_xpos[parts].mean(axis=0)
+        reach = np.linalg.norm(data.geom_xpos[parts] - view.lookat, axis=1) + model.geom_rbound[parts]
+        view.distance, view.azimuth, view.elevation = 2.8 * float(reach.max()), 90.0, -30.0
+        return view
+
+    def picture(self) -> np.ndarray:
+        """Return the task as it stands. Raises NoPicture."""
+        if self._renderer is not None:
+            self._renderer.update_scene(simulator(self._env)[1], self._view)  # type: ignore[index]
+            return self._renderer.render().copy()
+        task = library(self._env)
+        task.render_mode = "rgb_array"
+        try:
+            return np.asarray(task.render())
+        except Exception as error:  # each library has its own
+            raise NoPicture(f"{self._env.id}: {error}") from error
+
+    def close(self) -> None:
+        """Free the OpenGL context; EGL complains if Python's end does it."""
+        if self._renderer is not None:
+            self._renderer.close()
+
+
+class Watched:
+    """An environment whose starts may be tilted and whose steps are seen: `see(steps, return so far)` after each."""
+
+    def __init__(self, env: Env, see: Any = None, tilt: Any = None) -> None:
+        self._env, self._see, self._tilt = env, see or (lambda steps, total: None), tilt
+        self.id, self.horizon = env.id, env.horizon
+        self.observation_size, self.action_size, self.low, self.high = env.observation_size, env.action_size, env.low, env.high
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode, tilted if asked for."""
+        observation = self._env.reset(seed)
+        if self._tilt is not None:
+            observation = self._tilt()
+        self._steps, self._total = 0, 0.0
+        self._see(0, 0.0)
+        return observation
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Step, and show what came of it."""
+        observation, reward, terminated, truncated = self._env.step(action)
+        self._steps, self._total = self._steps + 1, self._total + reward
+        self._see(self._steps, self._total)
+        return observation, reward, terminated, truncated
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the simulator warned."""
+        return self._env.unstable

@@ -1,0 +1,65 @@
+"""A policy as a torch module, and as the actor of stable-baselines3's SAC."""
+
+from typing import Any, cast
+
+import numpy as np
+
+
+def fill(network: Any, arrays: list[np.ndarray]) -> None:
+    """Put weight and bias of each layer in turn into a torch module."""
+    import torch
+
+    network.load_state_dict(dict(zip(network.state_dict(), map(torch.tensor, arrays), strict=True)))
+
+
+def module(policy: Any) -> Any:
+    """Return the policy as a torch module, all of its constants inside."""
+    import torch
+    from torch import nn
+
+    views, normaliser = policy.layout.views(policy.theta), policy.normaliser
+    parts: list[Any] = []
+    for weight in views[::2]:
+        parts += [nn.Linear(weight.shape[1], weight.shape[0]), nn.ReLU() if policy.activation == "relu" else nn.Tanh()]
+    parts[-1] = nn.Tanh() if policy.output == "tanh" else nn.Hardtanh()  # which clips to [-1, 1]
+    low, high = policy.low, policy.high
+    constants = {"low": low, "high": high, "centre": (high + low) / 2, "span": (high - low) / 2}
+    if normaliser is not None:
+        constants |= {"mean": normaliser.mean, "std": normaliser.std}
+
+    class Actor(nn.Module):
+        low: Any
+        high: Any
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(*parts)
+            fill(self.layers, views)
+            for name, values in constants.items():
+                self.register_buffer(name, torch.tensor(values))
+
+        def forward(self, x: Any) -> Any:
+            if normaliser is not None:
+                x = torch.clamp((x - self.mean) / self.std, -5.0, 5.0)
+            return torch.clamp(self.centre + self.span * self.layers(x), self.low, self.high)
+
+    return Actor().requires_grad_(False).eval()
+
+
+def sac(policy: Any) -> Any:
+    """Return a stable-baselines3 SAC whose actor is the policy, its standard deviation the least there, its critics untrained."""
+    from gymnasium.spaces import Box
+    from stable_baselines3 import SAC
+    from torch import nn
+
+    activation = nn.ReLU if policy.activation == "relu" else nn.Tanh
+    shape = {"net_arch": list(policy.layout.sizes[1:-1]), "activation_fn": activation}
+    entropy, nothing = -float(len(policy.low)), cast(Any, None)  # no environment
+    options = {"buffer_size": 1, "target_entropy": entropy, "policy_kwargs": shape, "device": "cpu", "_init_setup_model": False}
+    model: Any = SAC("MlpPolicy", nothing, **cast(Any, options))
+    model.observation_space = Box(-np.inf, np.inf, policy.layout.sizes[:1], np.float32)
+    model.action_space, model.n_envs = Box(policy.low, policy.high), 1
+    model._setup_model()
+    views = policy.layout.views(policy.theta)
+    fill(model.actor, [*views, 0 * views[-2], 0 * views[-1] - 20])  # the head of the standard deviation, at SB3's LOG_STD_MIN
+    return model
