@@ -1,22 +1,15 @@
 """Busy seconds of many ranks: a row has the least, the mean and the most of all, and some ranks in turn; tools add up all."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT
 
+from esac_mpi.analysis import generation_times, measures, timeline
+from esac_mpi.analysis.busy import busy
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 from esac_mpi.train import RECORDED, busy_columns
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-import measures
-import speeds
-import timeline
-from busy import busy
 
 
 @pytest.mark.parametrize("ranks", [1, 2, RECORDED])
@@ -63,7 +56,7 @@ def test_tools_say_the_same_of_either_form(tmp_path, ranks):
     assert measures.parallel_efficiency(some) == pytest.approx(0.5)  # (R + 1) / 2 of R + 1 seconds
     for one, other in zip(busy(full), busy(some), strict=True):
         np.testing.assert_allclose(one, other)
-    assert speeds.point(full, "ESAC", 10) == speeds.point(some, "ESAC", 10)
+    assert generation_times.point(full, "ESAC", 10) == generation_times.point(some, "ESAC", 10)
     found = timeline.activities(some)
     np.testing.assert_allclose(found["members"], ranks * (ranks + 1) / 2)
     np.testing.assert_allclose(sum(found.values()), ranks * (ranks + 2.0))

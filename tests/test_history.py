@@ -11,7 +11,7 @@ from short_runs import CONFIG, PROVENANCE, begin, flip, snapshot, state
 
 from esac_mpi import record
 from esac_mpi.config import to_toml, updated
-from esac_mpi.record import Columns, Refused, Run, Unreadable, history, publish, read
+from esac_mpi.record import Columns, Refused, Run, Unreadable, files, history, publish, read
 from esac_mpi.record.files import Joined
 
 ROW = 8 * (1 + 4 + 1 + 2)  # bytes of a row below on 2 ranks
@@ -259,6 +259,15 @@ def test_a_run_of_schema_2_is_read_and_gone_on_with(tmp_path, short, monkeypatch
             assert found["timing/busy_seconds"].shape == (80, 100)
             for name, column in expected(80).items():
                 np.testing.assert_array_equal(found[name][:], column)
+
+
+def test_a_column_renamed_since_its_segments_were_closed_is_whole(tmp_path, short, monkeypatch):
+    make(tmp_path / "run", 25)
+    monkeypatch.setitem(files.FORMER, "metrics/returns", "metrics/fitness")
+    columns = Run.open(tmp_path / "run").columns
+    assert len(columns.closed) > 0
+    assert "metrics/fitness" not in columns
+    assert np.array_equal(columns["metrics/returns"], expected(25)["metrics/fitness"])
 
 
 def test_virtual_columns_of_every_kind(tmp_path, short):

@@ -92,6 +92,12 @@ def test_what_keeps_something_from_one_episode_to_the_next_is_named(task, named)
     assert steps == len(env.layers) * probe.PROBE_STEPS
 
 
+def test_where_layers_cannot_be_played_alone_the_task_is_named():
+    sentence, steps = probe.complaint(envs.make("dm_control/cartpole-swingup-v0"), frozenset({"rewards"}))
+    assert "not the same: dm_control/cartpole-swingup-v0 (rewards) keeps" in sentence
+    assert steps == 0
+
+
 @pytest.mark.parametrize(
     "task",
     ["stacks:Walk-v0", "stacks:Rescaled-v0", "HalfCheetah-v5", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0",

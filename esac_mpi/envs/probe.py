@@ -66,7 +66,8 @@ def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes
 
 def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
     """Return the sentence about a task that was not the same again, naming what keeps something, and the steps this took."""
-    layers = [Layer(layer) for layer in reversed(getattr(env, "layers", []))]
+    playable = [layer for layer in reversed(getattr(env, "layers", [])) if hasattr(layer, "action_space")]  # not dm_control's
+    layers = [Layer(layer) for layer in playable]
     found = culprits(layers) or [f"{env.id} ({', '.join(sorted(apart))})"]
     return (
         f"an episode played again after others was not the same: {', '.join(found)} keeps something from one episode to the "

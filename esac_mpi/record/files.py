@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -123,15 +123,22 @@ def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if isinstance(node, h5py.Dataset) and not node.is_virtual:
-            shapes[current.get(name, name)] = node.shape
+            before, mark, own = name.rpartition(f"{TAIL}/")
+            shapes[f"{before}{mark}{current.get(own, own)}"] = node.shape
 
     file.visititems(collect)
     return shapes
 
 
+def stored_as(name: str, names: Container[str]) -> str:
+    """Return the one of these names that a dataset of this name has there: its own, or that of an older version."""
+    before, mark, own = name.rpartition(f"{TAIL}/")
+    return name if name in names else f"{before}{mark}{FORMER.get(own, own)}"
+
+
 def array_of(file: h5py.Group, name: str, rows: slice | tuple[()] = ()) -> np.ndarray:
     """Read the dataset of this name, as `datasets` has it, or some rows of it."""
-    node = file[name if name in file else FORMER.get(name, name)]
+    node = file[stored_as(name, file)]
     return np.asarray(node.asstr()[rows], str) if h5py.check_string_dtype(node.dtype) else np.asarray(node[rows])
 
 

@@ -71,7 +71,8 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
             about = path.stat()
             _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
             with files.opened(path, stream) as file:
-                return {name: files.array_of(file, name) for name in names if name in segment.shapes}
+                there = [name for name in names if files.stored_as(name, segment.shapes) in segment.shapes]
+                return {name: files.array_of(file, name) for name in there}
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
 
@@ -142,7 +143,8 @@ class History:
             for segment in self.closed:
                 if segment.start < joined.rows:
                     continue
-                if name in segment.shapes:
-                    joined.add(segment.name, name, segment.start, (segment.stop - segment.start, *segment.shapes[name]))
+                source = files.stored_as(name, segment.shapes)
+                if source in segment.shapes:
+                    joined.add(segment.name, source, segment.start, (segment.stop - segment.start, *segment.shapes[source]))
                 joined.rows = segment.stop
         return self._joined
