@@ -82,6 +82,12 @@ def test_a_family_of_tables_knows_neither_the_other_families_nor_the_whole():
         assert {name for name in known if name.startswith("esac_mpi")} <= below, family
 
 
+def test_a_subject_of_the_check_knows_no_other_subject():
+    for path in (PACKAGE / "check").glob("[a-z]*.py"):
+        found = {n.split(".")[2] for n in imports(path) if n.startswith("esac_mpi.check.")}
+        assert found <= {"report", "rank"} - {path.stem}, path.name
+
+
 def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
     for path in (PACKAGE / "algorithms").glob("*.py"):
         names = imports(path)

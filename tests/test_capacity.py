@@ -67,17 +67,17 @@ def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
 
 
 def test_check_tells_what_the_replay_takes(monkeypatch):
-    monkeypatch.setattr(check.ram, "total", lambda: 3 * 2**30)
-    monkeypatch.setattr(check.ram, "free", lambda: 2**30)
+    monkeypatch.setattr(check.memory.ram, "total", lambda: 3 * 2**30)
+    monkeypatch.setattr(check.memory.ram, "free", lambda: 2**30)
     config = settings("sac", sac__replay_capacity=10**6, budget__env_steps=10**9)
-    (line,) = check.replay(config, HUMANOID)
+    (line,) = check.memory.replay(config, HUMANOID)
     assert line.found == "comes to take 2.7 GiB on rank 0's node, which has 3.0 GiB of memory, 1.0 GiB free"
     assert line.remedy == "more than is free now"
     assert not line.fatal
-    (line,) = check.replay(updated(config, {"sac.replay_capacity": 10**7}), HUMANOID)
+    (line,) = check.memory.replay(updated(config, {"sac.replay_capacity": 10**7}), HUMANOID)
     assert line.fatal
     assert "set it to 1100000 or less" in line.remedy
-    assert check.replay(settings("es"), HUMANOID) == []
+    assert check.memory.replay(settings("es"), HUMANOID) == []
 
 
 def machine(root, groups: str, files: dict[str, str]):

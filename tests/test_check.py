@@ -15,6 +15,7 @@ from conftest import CYCLIC, CYCLIC_ES, EAGER, run
 from mpi4py import MPI
 
 from esac_mpi import check, config, set_up
+from esac_mpi.check import directory, machine, memory, rank, report, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
@@ -123,7 +124,7 @@ def test_a_full_disk_is_2_and_nothing_stays(world, tmp_path, capsys, monkeypatch
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(check.os, "fsync", full)
+    monkeypatch.setattr(directory.os, "fsync", full)
     assert check.check(settings(run_dir=str(tmp_path)), world) == 2
     assert "WRONG: No space left on device" in lines(capsys.readouterr().out)["directory"]
     assert not list(tmp_path.iterdir())
@@ -146,9 +147,9 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     noise = set_up.make_epsilon(chosen, layout, world)
     set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
-    assert check.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
+    assert memory.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
     boards = 2 * 8 * ((50 * 5 + 5) + (20 * 2 + 5))  # 50 members' five numbers, 20 episodes' two, five of each rank; twice
-    assert check.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
+    assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
 
 
 def test_the_boards_of_transitions_that_travel_are_counted():
@@ -157,32 +158,32 @@ def test_the_boards_of_transitions_that_travel_are_counted():
     packed = 1 + 40 * (2 * o + a + 2) // 2  # float64 that hold a count and 40 transitions of float32
     sizes = {"esac__population_size": 50, "esac__sac_copies": 0, "esac__crossover": "off"}
     apart, together = (settings(algorithm="esac", esac__offspring_transitions=yes, **sizes) for yes in (False, True))
-    assert check.needed(together, env, 3) - check.needed(apart, env, 3) == 2 * 8 * 50 * packed
+    assert memory.needed(together, env, 3) - memory.needed(apart, env, 3) == 2 * 8 * 50 * packed
     for name in ("td3", "ddpg"):
         root = settings(algorithm=name)
         ranks = config.updated(root, {f"{name}.episodes_on": "ranks"})
         more = 2 * 8 * (8 * (2 + packed) + 3 * 5)  # eight episodes, headers of three ranks
-        assert check.needed(ranks, env, 3) - check.needed(root, env, 3) == more
+        assert memory.needed(ranks, env, 3) - memory.needed(root, env, 3) == more
 
 
-def rank(**changes) -> check.Rank:
-    seen = check.Rank(0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1")
-    return replace(seen, **changes)
+def seen(**changes) -> rank.Rank:
+    one = rank.Rank(0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1")
+    return replace(one, **changes)
 
 
 def test_nodes_that_make_other_bits_are_named():
-    task, physics, _ = check.task(settings(), [rank(), rank(host="b", physics="d2", steps_per_second=3000.0)])
-    assert "1,000 / 2,000 / 3,000 steps/s" in task.found
+    played, physics, _ = task.playing(settings(), [seen(), seen(host="b", physics="d2", steps_per_second=3000.0)])
+    assert "1,000 / 2,000 / 3,000 steps/s" in played.found
     assert physics.remedy.startswith("other bits on b:")
     assert not physics.fatal
 
 
 def test_the_smallest_shared_memory_decides():
     env = make("CyclicMDP-v0")
-    (line,) = check.memory(settings(), env, [rank(), rank(host="b", shared_free=2**20)])
+    (line,) = memory.shared(settings(), env, [seen(), seen(host="b", shared_free=2**20)])
     assert line.fatal
     assert "too small on b" in line.remedy
-    (line,) = check.memory(settings(), env, [rank(), rank(host="b", shared_free=2**21)])
+    (line,) = memory.shared(settings(), env, [seen(), seen(host="b", shared_free=2**21)])
     assert not line.remedy
 
 
@@ -199,10 +200,10 @@ def test_too_little_shared_memory_for_transitions_is_2_at_the_start(tmp_path, mo
 
 def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     env = make("CyclicMDP-v0")
-    (line,) = check.memory(settings(), env, [rank(shared_free=0), rank(node=1, shared_free=0)])
+    (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, shared_free=0)])
     assert not line.remedy
     assert "one rank a node needs no /dev/shm" in line.found
-    (line,) = check.memory(settings(), env, [rank(shared_free=0), rank(node=1, host="b"), rank(node=1, host="b")])
+    (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, host="b"), seen(node=1, host="b")])
     assert "free on b" in line.found
     assert not line.fatal
 
@@ -232,7 +233,7 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     ],
 )
 def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, found, better):
-    (line,) = check.work(settings(**changes), make("CyclicMDP-v0"), ranks)
+    (line,) = task.work(settings(**changes), make("CyclicMDP-v0"), ranks)
     assert found in line.found
     assert better in line.remedy
     assert bool(better) == bool(line.remedy)
@@ -241,52 +242,52 @@ def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, 
 
 def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_noted(world):
     world.size, world.nodes = 2, 1
-    *_, node = check.launch([rank(cores=[3]), rank(cores=[3])], world)
+    *_, node = machine.launch([seen(cores=[3]), seen(cores=[3])], world)
     assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
     assert "bind each to a core of its own" in node.remedy
-    blas, kernels, _ = check.machine(settings(), [rank(blas="mkl: 12 thread(s) a rank", kernel="numpy"), rank()])
+    blas, kernels, _ = machine.libraries(settings(), [seen(blas="mkl: 12 thread(s) a rank", kernel="numpy"), seen()])
     assert "OMP_NUM_THREADS=1" in blas.remedy
     assert "C compiler" in kernels.remedy
-    assert not check.machine(settings(), [rank()])[0].remedy
+    assert not machine.libraries(settings(), [seen()])[0].remedy
 
 
 def test_a_gpu_that_is_not_there_is_wrong():
-    line = check.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
+    line = machine.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
     assert line.fatal
     assert "learner.device = cuda:77, but rank 0 sees" in line.remedy
-    assert "give it more" in check.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
+    assert "give it more" in machine.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
 
 
 def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
     cpu = settings(algorithm="sac", learner__device="cpu")
-    assert check.learner(cpu, [0, 1, 2, 3], 2).found.endswith(
+    assert machine.learner(cpu, [0, 1, 2, 3], 2).found.endswith(
         "2 core(s) have no rank, a new run could use them: --learner.threads 3"
     )
-    assert "a new run" not in check.learner(cpu, [0, 1], 2).found
-    assert "a new run" not in check.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
+    assert "a new run" not in machine.learner(cpu, [0, 1], 2).found
+    assert "a new run" not in machine.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
 
 
 def test_what_the_scheduler_says_is_shown():
     job = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_JOB_END_TIME": "10000", "HOME": "/"}
-    seen, left = check.scheduler(job, 7200.0)
+    seen, left = machine.scheduler(job, 7200.0)
     assert seen.found == "SLURM_JOB_END_TIME=10000 SLURM_JOB_ID=17 SLURM_NTASKS=4"
     assert left.found == "2.00 h"
     assert not left.remedy
-    assert check.scheduler(job, 100.0)[1].remedy
-    assert "--max-hours" in check.scheduler({"PBS_JOBID": "3.server"}, math.inf)[1].remedy
-    assert not check.scheduler({}, math.inf)[1].remedy
+    assert machine.scheduler(job, 100.0)[1].remedy
+    assert "--max-hours" in machine.scheduler({"PBS_JOBID": "3.server"}, math.inf)[1].remedy
+    assert not machine.scheduler({}, math.inf)[1].remedy
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([0, 1, 2, 3, 6], "0-3,6"), ([5], "5"), ([], ""), ([1, 3], "1,3")])
 def test_spans(numbers, text):
-    assert check.spans(numbers) == text
+    assert report.spans(numbers) == text
 
 
 def test_locks_that_reach_no_other_node_are_noted():
-    assert "another node" in check.locks(False, 3, "b", "").remedy
-    assert not check.locks(True, 3, "b", "").remedy
-    assert "second run" in check.locks(None, 0, "a", "Function not implemented").remedy
-    assert check.is_locked(Path("/nowhere/at/all")) is None
+    assert "another node" in directory.locks(False, 3, "b", "").remedy
+    assert not directory.locks(True, 3, "b", "").remedy
+    assert "second run" in directory.locks(None, 0, "a", "Function not implemented").remedy
+    assert directory.is_locked(Path("/nowhere/at/all")) is None
 
 
 @pytest.mark.parametrize("threads", [1, 7])

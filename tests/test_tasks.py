@@ -122,11 +122,13 @@ def test_a_run_warns_once_and_counts_the_steps_that_it_took_to_find_out(monkeypa
 
 def test_check_has_a_line_about_it(world, capsys):
     config = updated(Config(), {"algorithm": "es", "policy.hidden": (8, 8), "task.id": "stacks:Reward-v0"})
-    assert check.look(config, world)[1].apart.startswith("an episode played again after others was not the same: NormalizeReward")
-    *_, line = check.task(config, [check.look(config, world)[1]])
+    assert check.rank.look(config, world)[1].apart.startswith(
+        "an episode played again after others was not the same: NormalizeReward"
+    )
+    *_, line = check.task.playing(config, [check.rank.look(config, world)[1]])
     assert (line.subject, line.found, line.fatal) == ("episodes", "not repeated", False)
     assert "docs/tasks.md" in line.remedy
-    *_, line = check.task(config, [check.look(updated(config, {"task.id": "stacks:Walk-v0"}), world)[1]])
+    *_, line = check.task.playing(config, [check.rank.look(updated(config, {"task.id": "stacks:Walk-v0"}), world)[1]])
     assert (line.found, line.remedy) == ("the same again after others", "")
 
 

@@ -1,0 +1,35 @@
+"""What `python -m esac_mpi --check` does: look at the launch, the nodes, the task and the run directory before a long job.
+
+The first thing to run on a new cluster, with the launcher, the configuration and the options of the job itself. Every rank
+looks at its own surroundings and plays 100 steps of the task; rank 0 prints one block, a line a subject, each ending in ok
+or in what to do. Nothing that it makes stays.
+"""
+
+import math
+import os
+
+from esac_mpi import job, set_up
+from esac_mpi.check import directory, exchange, machine, memory, rank, report, task
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+
+
+def check(config: Config, world: World, seconds_left: float = math.inf) -> int:
+    """Look at everything a run of `config` needs; print what was found from rank 0. All ranks call this.
+
+    seconds_left: what --max-hours or the batch system leaves to this job, as the run will read it [s].
+    Returns the exit code: 0, or 2 if the run directory, the task or the exchange cannot work as it is.
+    """
+    env, mine = rank.look(config, world)
+    ranks: list[rank.Rank] = world.gather(mine)
+    place = directory.look(set_up.run_directory(config), world)
+    exchanged = exchange.look(world)
+    code = 0
+    if world.rank == 0:
+        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *task.playing(config, ranks)]
+        lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
+        lines += [*machine.scheduler(dict(os.environ), seconds_left), *place, exchanged]
+        code = job.WRONG_USAGE if any(line.fatal for line in lines) else 0
+        title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
+        print("\n".join([title, *report.block(lines), report.verdict(lines)]), flush=True)
+    return int(world.from_root(code))

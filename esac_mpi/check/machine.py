@@ -1,0 +1,90 @@
+"""The lines about the launch, the nodes, the libraries that do the work, the learner's device and the batch system."""
+
+import importlib.metadata
+import math
+import re
+import time
+
+from esac_mpi import affinity, learners
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.check.rank import Rank
+from esac_mpi.check.report import Line, spans
+from esac_mpi.comm import World, binding
+from esac_mpi.config import Config
+
+SCHEDULER = re.compile(
+    r"SLURM_(JOB_ID|ARRAY_TASK_ID|NTASKS|STEP_NUM_TASKS|JOB_NUM_NODES|CPUS_PER_TASK|RESTART_COUNT|JOB_PARTITION|JOB_END_TIME)"
+    r"|PBS_(JOBID|ARRAY_INDEX|NP|NODEFILE|QUEUE|ENVIRONMENT)"
+)
+
+
+def launch(ranks: list[Rank], world: World) -> list[Line]:
+    """Return the lines about MPI, ranks and nodes."""
+    module, level = binding()
+    lines = [
+        Line("MPI", f"{' '.join(world.library.split())}".split(", package")[0]),
+        Line("mpi4py", f"{importlib.metadata.version('mpi4py')}, module {module}, thread level {level}"),
+        Line("ranks", f"{world.size} on {world.nodes} node(s)"),
+    ]
+    for node in range(world.nodes):
+        members = [r for r, rank in enumerate(ranks) if rank.node == node]
+        allowed = [ranks[r].cores for r in members]
+        union = sorted(set().union(*allowed))
+        fewest, most = min(map(len, allowed)), max(map(len, allowed))
+        each = str(most) if fewest == most else f"{fewest}-{most}"
+        found = f"{ranks[members[0]].host}: ranks {spans(members)}; cores {spans(union)}, {each} for each rank"
+        complaints = affinity.complaints([ranks[r].host for r in members], allowed, 0)
+        lines.append(Line(f"node {node}", found, "; ".join(c.partition(": ")[2] for c in complaints)))
+    return lines
+
+
+def libraries(config: Config, ranks: list[Rank]) -> list[Line]:
+    """Return the lines about the libraries that do the work, and the learner's device."""
+    threads = sorted({rank.blas for rank in ranks})
+    many = [text for text in threads if re.search(r"\b(?!1 )\d+ thread\(s\)", text)]
+    kernel = sorted({rank.kernel for rank in ranks})
+    slow = "slower: install esac_mpi where there is a C compiler"
+    return [
+        Line("BLAS", "; ".join(threads), "set OMP_NUM_THREADS=1 before numpy is imported" if many else ""),
+        Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slow),
+        learner(config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)),
+    ]
+
+
+def learner(config: Config, cores: list[int], ranks: int) -> Line:
+    """Return the line about torch, which rank 0 alone imports, and the GPUs that it sees; on its node there are `ranks`."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None:
+        return Line("torch", f"not used by {config.algorithm}")
+    start = time.perf_counter()
+    import torch
+
+    seconds = time.perf_counter() - start
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    wanted, remedy = config.learner.device, ""
+    if wanted.startswith("cuda") and int(wanted.partition(":")[2] or 0) >= len(gpus):
+        remedy = f"learner.device = {wanted}, but rank 0 sees {len(gpus)} GPU(s): ask the scheduler for one, or use cpu"
+    threads = f"learner.threads = {config.learner.threads}"
+    found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0, which sees {', '.join(gpus) or 'no GPU'}; {threads}"
+    if learning.learner in learners.EXTRAS:
+        try:
+            learners.load(learning.learner)
+        except learners.NotInstalled as error:
+            remedy = "; ".join(filter(None, (remedy, str(error))))
+    complaints = affinity.complaints([], [cores], config.learner.threads)
+    more = affinity.threads_for_learner(cores, ranks)
+    if more > config.learner.threads and (wanted == "cpu" or not gpus):
+        found += f"; {more - 1} core(s) have no rank, a new run could use them: --learner.threads {more}"
+    return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
+
+
+def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
+    """Return the lines about the batch system: what it set, and the time it leaves, inf where it does not say [s]."""
+    seen = [f"{name}={value}" for name, value in sorted(environ.items()) if SCHEDULER.fullmatch(name)]
+    if seconds_left < math.inf:
+        left = Line("time left", f"{seconds_left / 3600:.2f} h", "ask for more time" if seconds_left < 600 else "")
+    elif seen:
+        left = Line("time left", "not known", "give --max-hours, or the batch system kills the run at its limit")
+    else:
+        left = Line("time left", "no limit known; --max-hours would set one")
+    return [Line("scheduler", " ".join(seen) or "none seen"), left]

@@ -1,0 +1,82 @@
+"""The lines about memory: what the ranks of a node share, and what the replay comes to take."""
+
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import capacity, envs, epsilon, ram, set_up
+from esac_mpi.check.rank import Rank
+from esac_mpi.check.report import Line
+from esac_mpi.comm import boards
+from esac_mpi.config import Config
+from esac_mpi.params import Params
+from esac_mpi.policy import Layout
+from esac_mpi.ram import size
+
+
+class Counter:
+    """Stands in for World where a run makes its shared arrays: counts their bytes, and makes them of untouched memory."""
+
+    def __init__(self, ranks: int) -> None:
+        self.bytes, self.ranks = 0, ranks
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Count the boards of a `map`."""
+        self.shared(boards(count, columns, self.ranks), np.float64)
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return an array that takes no memory until it is written."""
+        array = np.zeros(shape, dtype)
+        self.bytes += array.nbytes
+        return array
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return the values."""
+        self.bytes += values.nbytes
+        return values
+
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Do no work."""
+        return np.zeros(columns)
+
+
+def needed(config: Config, env: envs.Env, ranks: int) -> int:
+    """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
+    layout, counter = Layout((env.observation_size, *config.policy.hidden, env.action_size)), Counter(ranks)
+    noise = set_up.make_epsilon(config, layout, counter)
+    set_up.make_state(Params(config, layout, env.horizon, noise), counter)
+    return counter.bytes + 2**20
+
+
+def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line]:
+    """Return the line about the shared memory of the node that has least of it, of those that have several ranks."""
+    if env is None:
+        return []
+    nodes = [rank.node for rank in ranks]
+    sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
+    least = min((rank for rank in sharing if rank.shared_free >= 0), key=lambda rank: rank.shared_free, default=None)
+    try:
+        need = needed(config, env, len(ranks))
+    except epsilon.TableTooSmall as error:
+        return [Line("memory", "the noise table is too short", str(error), True)]
+    if not sharing:
+        return [Line("memory", f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it")]
+    if least is None:
+        return [Line("memory", f"no /dev/shm; the run shares {size(need)} a node")]
+    found = f"/dev/shm has {size(least.shared_free)} free on {least.host}; the run needs {size(need)}"
+    small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one rank a node, "
+    small += "or give a new run a smaller network, noise table or population"
+    return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
+
+
+def replay(config: Config, env: envs.Env | None) -> list[Line]:
+    """Return the line about the memory that the replay comes to take, on rank 0; none where there is no replay."""
+    if env is None or not capacity.table(config):
+        return []
+    need, total, free = capacity.needed(config, env), ram.total(), ram.free()
+    found = f"comes to take {size(need)} on rank 0's node, which has {size(total)} of memory, {size(free)} free"
+    try:
+        capacity.refuse_too_large(config, env, total)
+    except capacity.ReplayTooLarge as error:
+        return [Line("replay", found, str(error), True)]
+    return [Line("replay", found, "more than is free now" if need > free else "")]

@@ -1,0 +1,39 @@
+"""The lines about the task: whether every rank can play it, how fast, with the same bits, and what work it makes."""
+
+import numpy as np
+
+from esac_mpi import envs, epsilon, set_up
+from esac_mpi.check.rank import Rank
+from esac_mpi.check.report import Line, spans
+from esac_mpi.config import Config
+from esac_mpi.envs import probe
+from esac_mpi.params import Params
+from esac_mpi.policy import Layout
+
+
+def playing(config: Config, ranks: list[Rank]) -> list[Line]:
+    """Return the lines about the task: whether every rank can play it, how fast, and with the same bits."""
+    broken = [r for r, rank in enumerate(ranks) if rank.task]
+    if broken:
+        return [Line("task", f"{config.task.id} cannot be played on ranks {spans(broken)}", ranks[broken[0]].task, True)]
+    speeds = np.array([rank.steps_per_second for rank in ranks])
+    rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
+    slowest = max(rank.seconds_import for rank in ranks)
+    found = f"made in {slowest:.1f} s; {probe.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
+    odd = sorted({rank.host for rank in ranks if rank.physics != ranks[0].physics})
+    differ = f"other bits on {', '.join(odd)}: use nodes of one kind, or results depend on which evaluates what"
+    physics = Line("physics", f"digests on rank 0: {ranks[0].physics}", differ if odd else "")
+    again = Line("episodes", "not repeated" if ranks[0].apart else "the same again after others", ranks[0].apart)
+    return [Line("task", found), physics, again]
+
+
+def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
+    """Return the line about what the ranks have to do."""
+    if env is None:
+        return []
+    layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
+    params = Params(config, layout, env.horizon, epsilon.Philox(config.seed))
+    found, better = set_up.spread(params, ranks)
+    if better and getattr(getattr(config, config.algorithm), "episodes_on", "") == "root":
+        better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"
+    return [Line("work", found, better)]
