@@ -1,4 +1,4 @@
-"""Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh | --check]`"""
+"""Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--check]`"""
 
 import math
 import os
@@ -70,7 +70,7 @@ def work(world: comm.World, argv: list[str]) -> int:
     if isinstance(answer, int):
         code = answer
     elif "--check" in argv:
-        code = check.check(answer[0], world, min(3600 * answer[0].max_hours or math.inf, SECONDS_LEFT) - elapsed)
+        code = check.check(answer[0], world, min(3600 * answer[0].max_hours or math.inf, SECONDS_LEFT) - elapsed, answer[1])
     else:
         code = train.train(*answer, world, ["python", "-m", "esac_mpi", *argv], SECONDS_LEFT, elapsed)
     world.free()

@@ -13,7 +13,7 @@ from esac_mpi import envs, log, provenance, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import Config
-from esac_mpi.counters import Best
+from esac_mpi.counters import Best, Counters
 from esac_mpi.policy import Policy
 
 if TYPE_CHECKING:
@@ -79,13 +79,18 @@ class Job:
 
 def progress(job: Job) -> float:
     """Return how much of the budget is spent; 1 or more is the end."""
-    budget, counters = job.config.budget, job.state.counters
-    spent = [
-        (job.state.generation, budget.generations),
+    return spent(job.config, job.state.generation, job.state.counters)
+
+
+def spent(config: Config, generation: int, counters: Counters) -> float:
+    """Return how much of the budget this is; 1 or more is the end."""
+    budget = config.budget
+    parts = [
+        (generation, budget.generations),
         (counters.env_steps, budget.env_steps),
         (counters.nominal_steps, budget.nominal_steps),
     ]
-    return max(done / limit for done, limit in spent if limit)
+    return max(done / limit for done, limit in parts if limit)
 
 
 def save_policy(job: Job, best: Best) -> None:

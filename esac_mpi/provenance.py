@@ -40,11 +40,16 @@ def gather(env: Env, world: World, device: str, threads: int, command: list[str]
     return {
         "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
         "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
-        "cpu": "; ".join(sorted({e["cpu"] for e in everyone})), "device": device, "kernel": kernels.NAME,
-        "python": platform.python_version(),
-        "platform": platform.platform(), "versions": versions(), "probe_steps": steps,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **(task(env, made, found, len(here) == 1) if made else {}),
+        "device": device, "kernel": kernels.NAME, "platform": platform.platform(), "probe_steps": steps,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **compared(env, made, found, [e["cpu"] for e in everyone], len(here) == 1),
     }  # fmt: skip
+
+
+def compared(env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool) -> dict[str, str]:
+    """Return what decides whether a run goes on with its task: the kind of machine and, where `made` tells, the task."""
+    machine = {"cpu": "; ".join(sorted(set(cpus))), "python": platform.python_version(), "versions": versions()}
+    return {**machine, **(task(env, made, found, alike) if made else {})}
 
 
 def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:

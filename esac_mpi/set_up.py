@@ -85,23 +85,24 @@ def go_back(job: Job) -> None:
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
     check_directory_is_shared(job)
-    if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
-        where = run_directory(job.config)
-        raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
-    refuse_without_progress(job)
+    if end := world.from_root(at_once(job.config, job.run, progress(job)) if job.run else None):
+        raise Ended(*end)
 
 
-def refuse_without_progress(job: Job) -> None:
-    """Let a run that has been started too often in vain be a failed one. Raises Ended."""
-    limit, run = job.config.stop.starts, job.run
-    if not job.world.from_root(run is not None and 0 < limit < run.starts):
-        return
-    where = run_directory(job.config) / "log.txt"
-    raise Ended(
-        FAILED,
-        f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at what it "
-        f"printed, and at {where}; the same command starts it again",
-    )
+def at_once(config: Config, run: "Run", done: float) -> tuple[int, str] | None:
+    """Return code and message of a run that ends where it stands, finished or started too often in vain; None if it goes on.
+
+    done: how much of its budget is spent.
+    """
+    where, limit = run_directory(config), config.stop.starts
+    if done >= 1 and run.complete:
+        return FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over"
+    if 0 < limit < run.starts:
+        return FAILED, (
+            f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at what it "
+            f"printed, and at {where / 'log.txt'}; the same command starts it again"
+        )
+    return None
 
 
 def check_directory_is_shared(job: Job) -> None:

@@ -24,7 +24,7 @@ from esac_mpi.policy import Layout
 
 SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
-SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "exchange"]
+SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange"]
 SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
 
 

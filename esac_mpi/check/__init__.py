@@ -8,17 +8,18 @@ or in what to do. Nothing that it makes stays.
 import math
 import os
 
-from esac_mpi import job, set_up
-from esac_mpi.check import directory, exchange, machine, memory, rank, report, task
+from esac_mpi import set_up
+from esac_mpi.check import directory, exchange, machine, memory, rank, report, run, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 
 
-def check(config: Config, world: World, seconds_left: float = math.inf) -> int:
+def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
     """Look at everything a run of `config` needs; print what was found from rank 0. All ranks call this.
 
     seconds_left: what --max-hours or the batch system leaves to this job, as the run will read it [s].
-    Returns the exit code: 0, or 2 if the run directory, the task or the exchange cannot work as it is.
+    fresh: whether the run would be begun anew.
+    Returns the exit code: 0, or that of the first thing that is wrong: 2, or what the run would end with.
     """
     env, mine = rank.look(config, world)
     ranks: list[rank.Rank] = world.gather(mine)
@@ -28,8 +29,9 @@ def check(config: Config, world: World, seconds_left: float = math.inf) -> int:
     if world.rank == 0:
         lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *task.playing(config, ranks)]
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
-        lines += [*machine.scheduler(dict(os.environ), seconds_left), *place, exchanged]
-        code = job.WRONG_USAGE if any(line.fatal for line in lines) else 0
+        lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
+        lines += [*run.foreseen(config, fresh, env, ranks, world), exchanged] if not place[0].fatal else [exchanged]
+        code = next((line.code for line in lines if line.fatal), 0)
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
         print("\n".join([title, *report.block(lines), report.verdict(lines)]), flush=True)
     return int(world.from_root(code))

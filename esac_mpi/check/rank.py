@@ -5,15 +5,15 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from esac_mpi import affinity, envs, kernels, set_up
+from esac_mpi import affinity, envs, kernels, provenance, set_up
 from esac_mpi.comm import World, free_memory
 from esac_mpi.config import Config
-from esac_mpi.envs import probe
+from esac_mpi.envs import identity, probe
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ASK_THREADS = ("openblas_get_num_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads")
@@ -35,24 +35,29 @@ class Rank:
     steps_per_second: float
     physics: str  # digests of the steps
     apart: str = ""  # what to do about episodes that are not the same again; empty = they are
+    cpu: str = ""
+    found: probe.Probe | None = None  # what the steps told
+    made: dict[str, str] = field(default_factory=dict)  # of what the task is made, on rank 0
 
 
 def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     """Make the task and play it; return it (None if it cannot be made) and what this rank sees."""
-    env, trouble, digest, apart, start = None, "", "", "", time.perf_counter()
-    played = made = start
+    env, found, trouble, apart, start = None, None, "", "", time.perf_counter()
+    made: dict[str, str] = {}
+    done, speed = start, 0.0
     try:
         env = set_up.make_task(config)
-        made = time.perf_counter()
+        done = time.perf_counter()
+        made = identity.identity(env) if world.rank == 0 else {}
+        before = time.perf_counter()
         found = probe.probe(env)
-        played, digest = time.perf_counter(), found.digests
+        speed = probe.PROBE_STEPS / (time.perf_counter() - before)
         apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
-    speed = probe.PROBE_STEPS / (played - made) if digest else 0.0
-    host = world.hosts[world.rank]
-    cores = affinity.cores()
-    return env, Rank(world.node, host, cores, blas(), kernels.NAME, shared_free(), trouble, made - start, speed, digest, apart)
+    machine = (world.node, world.hosts[world.rank], affinity.cores(), blas(), kernels.NAME, shared_free())
+    played = (trouble, done - start, speed, found.digests if found else "", apart)
+    return env, Rank(*machine, *played, provenance.cpu(), found, made)
 
 
 def blas() -> str:

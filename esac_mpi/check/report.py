@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from esac_mpi.job import WRONG_USAGE
+
 
 @dataclass(frozen=True)
 class Line:
@@ -12,6 +14,7 @@ class Line:
     found: str
     remedy: str = ""
     fatal: bool = False
+    code: int = WRONG_USAGE  # what such a run ends with, where fatal
 
 
 def block(lines: Iterable[Line]) -> list[str]:
@@ -26,7 +29,8 @@ def mark(line: Line) -> str:
     """Return how a line ends."""
     if not line.remedy:
         return "ok"
-    return f"{'WRONG' if line.fatal else 'NOTE'}: {line.remedy}"
+    remedy = line.remedy.replace("\n", f"\n{' ' * 8}")
+    return f"{'WRONG' if line.fatal else 'NOTE'}: {remedy}"
 
 
 def verdict(lines: Iterable[Line]) -> str:

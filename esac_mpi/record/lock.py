@@ -43,6 +43,16 @@ def take(path: Path, create: bool) -> int:
         raise
 
 
+def ask(path: Path) -> None:
+    """Raise Refused, naming the holder, where take() would; OSError where it could not open run.lock. Nothing is written."""
+    descriptor = os.open(path / LOCK, os.O_RDWR)
+    try:
+        if not is_free(path):
+            raise _refusal(path, _holder(descriptor), "")
+    finally:
+        os.close(descriptor)
+
+
 def release(descriptor: int, token: bytes) -> None:
     """Blank and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
     with suppress(OSError):  # of a directory that has vanished

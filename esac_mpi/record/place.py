@@ -60,8 +60,16 @@ def _way_on(path: Path, old: Config) -> str:
     return f".\nTo go on with the run as it is, with any launcher: {shlex.join(words)}"
 
 
-def move_aside(path: Path) -> None:
-    """Rename an old run to <name>.old-<N>, the first N that is free."""
-    number = next(n for n in range(1, 10**6) if not os.path.lexists(f"{path}.old-{n}"))
-    os.rename(path, f"{path}.old-{number}")
-    logger.info("the old run was moved to %s.old-%d", path, number)
+def aside(path: Path) -> str:
+    """Return where --fresh moves an old run, <name>.old-<N> with the first N that is free; empty for none. Raises Refused."""
+    if path == Path.cwd():
+        raise Refused(f"{path}: --fresh cannot move the directory it is started in; start it elsewhere")
+    if not path.exists() or not any(path.iterdir()):
+        return ""
+    return next(name for n in range(1, 10**6) if not os.path.lexists(name := f"{path}.old-{n}"))
+
+
+def move_aside(path: Path, name: str) -> None:
+    """Rename an old run."""
+    os.rename(path, name)
+    logger.info("the old run was moved to %s", name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from esac_mpi.config import Config, to_toml
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
-from esac_mpi.record import place, reading, replays, task
+from esac_mpi.record import lock, place, reading, replays, task
 from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.errors import Refused, Unreadable, Unsaved
 from esac_mpi.record.files import Arrays, digest, free, image, replace
@@ -35,6 +35,7 @@ class Run:
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
     complete: whether status.json called the run complete when it was taken up.
     task_changed: what has changed of its task since the checkpoint, by task.WORDS.
+    aside: where an old run was moved, or would be; empty for none.
     starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
     that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
     checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
@@ -47,6 +48,7 @@ class Run:
         self.dropped = 0
         self.complete = False
         self.task_changed: list[str] = []
+        self.aside = ""
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
         self._since = 0  # generation of the newest checkpoint at this start
@@ -72,14 +74,11 @@ class Run:
             place.check(run.path)
             if (run.path / LOCK).exists():
                 run._held.take(create=False)
-            if fresh and run.path == Path.cwd():
-                raise Refused(f"{run.path}: --fresh cannot move the directory it is started in; start it elsewhere")
-            if fresh and run.path.exists() and any(run.path.iterdir()):
-                place.move_aside(run.path)
+            run.aside = place.aside(run.path) if fresh else ""
+            if run.aside:
+                place.move_aside(run.path, run.aside)
                 run._held.let_go()
-            run.restored = newest(run.path)
-            place.compare(run.path, run.restored, config)
-            run._compare_task()
+            run._find()
             run._take()
         except OSError as error:
             run.close()
@@ -92,9 +91,34 @@ class Run:
         return run
 
     @classmethod
+    def foresee(cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False) -> "Run":
+        """Return the run that begin() would take up here, not held, its history not loaded; nothing is made, moved or locked.
+
+        Raises Refused or Unreadable, as begin() would.
+        """
+        run = cls(path, config, provenance)
+        try:
+            place.check(run.path)
+            if (run.path / LOCK).exists():
+                lock.ask(run.path)
+            run.aside = place.aside(run.path) if fresh else ""
+            if not run.aside:
+                run._find()
+                run._look_back(read_status(run.path))
+        except OSError as error:
+            raise Refused(f"{run.path}: {error.strerror}; choose another --run-dir") from error
+        return run
+
+    @classmethod
     def open(cls, path: Path) -> RunFiles:
         """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
         return reading.open_run(Path(path))
+
+    def _find(self) -> None:
+        """Find the checkpoint to go on from, if any. Raises Refused for one of another run or task, Unreadable."""
+        self.restored = newest(self.path)
+        place.compare(self.path, self.restored, self.config)
+        self._compare_task()
 
     def _compare_task(self) -> None:
         """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
@@ -116,18 +140,18 @@ class Run:
         last = read_status(self.path)
         if self.restored is not None:
             self._load(self.restored)
-            self.complete = last.get("status") == "complete"
         else:
             self.write_config()
-        self._count(last)
-
-    def _count(self, last: Mapping[str, Any]) -> None:
-        """Count this start by what status.json said last, and write there that it was made; a complete run stays complete."""
-        self._since = self.restored.generation if self.restored is not None else 0
-        self.starts, self.died = starts(last, self._since), died(last)
+        self._look_back(last)
         self._held.keep_beating()
         if not self.complete:
             self.status("running", self._since, **{name: last[name] for name in ("best_return",) if name in last})
+
+    def _look_back(self, last: Mapping[str, Any]) -> None:
+        """Count this start by what status.json said last, and learn from that how the run ended."""
+        self.complete = self.restored is not None and last.get("status") == "complete"
+        self._since = self.restored.generation if self.restored is not None else 0
+        self.starts, self.died = starts(last, self._since), died(last)
 
     def write_config(self) -> None:
         """Write config.toml, the resolved configuration. Raises Unsaved."""

@@ -1,0 +1,38 @@
+"""The line about what a start would do with what is in the run directory: a new run, one that goes on, or a refusal."""
+
+from esac_mpi import envs, provenance, set_up, state
+from esac_mpi.check.rank import Rank
+from esac_mpi.check.report import Line
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.counters import Counters
+from esac_mpi.job import spent
+
+
+def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
+    """Return the line about the run, on rank 0, which alone knows its files. Nothing is made, moved or locked."""
+    from esac_mpi.record import Run
+
+    codes = set_up.exit_codes(world)
+    try:
+        run = Run.foresee(set_up.run_directory(config), config, origin(env, ranks), fresh)
+    except tuple(codes) as error:
+        return [Line("run", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
+    if run.restored is None:
+        return [Line("run", f"a new run; the old one is moved to {run.aside}" if run.aside else "a new run")]
+    generation, counters = run.restored.generation, Counters()
+    state.load(counters, run.restored.state, "counters.")
+    if end := set_up.at_once(config, run, spent(config, generation, counters)):
+        code, message = end
+        return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)]
+    changed = f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew" if run.task_changed else ""
+    return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)]
+
+
+def origin(env: envs.Env | None, ranks: list[Rank]) -> dict[str, str]:
+    """Return what a start compares with what the run recorded of its task; empty where the task cannot be made."""
+    first = ranks[0]
+    if env is None or first.found is None:
+        return {}
+    here = {rank.physics for rank in ranks if rank.host == first.host}
+    return provenance.compared(env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1)

@@ -1,0 +1,138 @@
+"""--check's line about the run: it says what a start then does, and changes nothing."""
+
+import json
+import re
+
+import pytest
+from conftest import run as program
+from mpi4py import MPI
+from short_runs import HOLD, child, flip, snapshot
+
+from esac_mpi import check, train
+from esac_mpi.check import directory
+from esac_mpi.comm import World
+from esac_mpi.config import load
+from esac_mpi.envs import identity
+
+TINY = [
+    *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
+    *("--es.population_size", "4", "--budget.generations", "2", "--evaluation.episodes", "1", "--display.style", "plain"),
+]
+FURTHER = ["--budget.generations", "3"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory, "WRITTEN", 2**20)
+    return tmp_path / "run"
+
+
+def said(argv, capfd):
+    """Return the exit code of --check, its line about the run and the lines that go on with it."""
+    config, fresh = load(argv)
+    world = World(MPI.COMM_SELF)
+    capfd.readouterr()
+    code = check.check(config, world, fresh=fresh)
+    world.free()
+    return code, re.search(r"^  run  +(.*(?:\n {8}.*)*)", capfd.readouterr().out, re.M)[1]
+
+
+def started(argv):
+    """Start the run; return its exit code."""
+    world = World(MPI.COMM_SELF)
+    try:
+        return train.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
+    finally:
+        world.free()
+
+
+def nothing(path, monkeypatch):
+    pass
+
+
+def strange(path, monkeypatch):
+    path.mkdir()
+    (path / "x").write_text("kept")
+
+
+def empty(path, monkeypatch):
+    path.mkdir()
+
+
+def complete(path, monkeypatch):
+    assert started([*TINY, "--run-dir", str(path)]) == 0
+
+
+def damaged(path, monkeypatch):
+    complete(path, monkeypatch)
+    for file in path.glob("checkpoint*.h5"):
+        flip(file)
+
+
+def in_vain(path, monkeypatch):
+    complete(path, monkeypatch)
+    status = json.loads((path / "status.json").read_text())
+    (path / "status.json").write_text(json.dumps({**status, "status": "running", "starts": 10, "since": 2}))
+
+
+def edited(path, monkeypatch):
+    complete(path, monkeypatch)
+    monkeypatch.setattr(identity, "identity", lambda env: {"model": "", "source": "arm 1234", "wrappers": ""})
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "code", "found"),
+    [
+        (nothing, [], 0, r"a new run +ok"),
+        (empty, ["--fresh"], 0, r"a new run +ok"),
+        (strange, [], 2, r"refused +WRONG: {path}: not empty, and not a run of esac_mpi; choose another --run-dir"),
+        (strange, ["--fresh"], 2, r"refused +WRONG: {path}: not empty"),
+        (complete, [], 0, r"finished at generation 2 +NOTE: the run in {path} is finished; raise its budget"),
+        (complete, FURTHER, 0, r"goes on from generation 2, checkpoint.h5 +ok"),
+        (complete, ["--fresh"], 0, r"a new run; the old one is moved to {path}.old-1 +ok"),
+        (
+            complete,
+            ["--es.sigma", "0.5"],
+            2,
+            r"refused +WRONG: {path} holds a run of other settings:\n {{10}}es.sigma: .*-> 0.5\n",
+        ),
+        (damaged, FURTHER, 65, r"refused +WRONG: {path}: no readable checkpoint"),
+        (in_vain, FURTHER, 1, r"failed at generation 2 +WRONG: 10 starts in a row"),
+        (edited, FURTHER, 2, r"refused +WRONG: {path} holds a run of another task; changed: its source \(arm\)\.\n {{8}}Choose"),
+        (edited, [*FURTHER, "--task.changed", "warn"], 0, r"goes on .* NOTE: the task has changed: its source \(arm\); the best"),
+    ],
+)
+def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(place, before, options, code, found, monkeypatch, capfd):
+    before(place, monkeypatch)
+    line = [*TINY, "--stop.starts", "10", "--run-dir", str(place), *options]
+    there = snapshot(place.parent)
+    checked, text = said(line, capfd)
+    assert re.match(found.format(path=re.escape(str(place))), text), text
+    old = {name: entry for name, entry in there.items() if name != str(place)}  # the directory's time: it was tried
+    assert {name: entry for name, entry in snapshot(place.parent).items() if name != str(place)} == old
+    assert checked == started(line) == code
+
+
+def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
+    process = child(HOLD.format(path=str(place)))
+    assert process.stdout.readline() == "held\n"
+    line = [*TINY, "--run-dir", str(place)]
+    code, text = said(line, capfd)
+    assert (code, f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, pid {process.pid}" in text) == (
+        2,
+        True,
+    )
+    assert started(line) == 2  # it still holds its lock
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert "a new run" not in said(line, capfd)[1]  # its config.toml is of other settings
+
+
+def test_check_and_fresh_are_given_together(tmp_path):
+    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "run.lock").write_text("")
+    arguments = [*TINY, "--check", "--run-dir", tmp_path]
+    assert "holds a run of other settings" in program(0, *arguments, code=2).stdout
+    assert f"a new run; the old one is moved to {tmp_path}.old-1" in program(2, *arguments, "--fresh").stdout
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.toml", "run.lock"]
