@@ -1,5 +1,6 @@
 """Where a result comes from: the machine, the versions, the commit; and whether the nodes of a run compute the same bits."""
 
+import os
 import platform
 import shlex
 import sys
@@ -69,11 +70,13 @@ def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dic
 
 
 def cpu() -> str:
-    """Return the CPU's name and a digest of its instruction sets."""
+    """Return the CPU's name, a digest of its instruction sets and the kind that OpenBLAS is told to take it for, if any."""
     lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines() if Path("/proc/cpuinfo").exists() else []
     named = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     flags = " ".join(sorted(named.get("flags", "").split()))
-    return f"{named.get('model name', platform.processor())} (instruction sets {sha256(flags.encode()).hexdigest()[:8]})"
+    name = f"{named.get('model name', platform.processor())} (instruction sets {sha256(flags.encode()).hexdigest()[:8]})"
+    told = os.environ.get("OPENBLAS_CORETYPE", "")
+    return f"{name}, OPENBLAS_CORETYPE={told}" if told else name
 
 
 def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:

@@ -11,7 +11,7 @@ import pytest
 from mpi4py import MPI
 
 import esac_mpi
-from esac_mpi import __main__, batch_system, config, job, train
+from esac_mpi import __main__, batch_system, config, job, log, train
 from esac_mpi.comm import World
 from esac_mpi.config import Config, load, updated
 from esac_mpi.counters import Best
@@ -89,6 +89,17 @@ def test_the_line_that_a_refusal_prints_goes_on_with_the_run(begun, edited, capf
     assert words[4:] == (["--seed", "0", "--policy.hidden", "4"] if edited else [])
     assert go_on([*words[3:], "--budget.generations", "3"]) == 0
     assert generation(begun) == 3
+
+
+def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(log, "warn", warnings.append)
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Another")
+    for generations in ("3", "4"):  # the second time it is the same again
+        assert go_on([str(begun / "config.toml"), "--budget.generations", generations]) == 0
+    (told,) = [text for text in warnings if text.startswith("cpu: was ")]
+    assert told.endswith("), OPENBLAS_CORETYPE=Another: exact, but bits may differ")
+    assert Run.open(begun).provenance["cpu"].endswith("), OPENBLAS_CORETYPE=Another")
 
 
 def test_what_neither_run_reads_does_not_keep_a_run_from_going_on():
