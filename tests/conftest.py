@@ -1,14 +1,19 @@
 """How tests start the program: as a user does, as a process, on a number of ranks."""
 
+import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+JOBS = ROOT / "jobs"  # the shipped job scripts
+PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
 # ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, copies, crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
@@ -23,7 +28,7 @@ CYCLIC_ES = ["--algorithm", "es", *TASK, *STRATEGY, *ROUTINE]
 EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has it
 
 
-LONG = ("test_mpis.py", "test_torture.py", "test_faults.py")  # few tests, minutes each
+LONG = ("test_mpis.py", "test_torture.py", "test_faults.py", "test_stopping.py", "test_run.py", "test_jobs.py")  # whole programs
 
 
 def pytest_collection_modifyitems(items):
@@ -50,6 +55,55 @@ def run(ranks: int, *arguments: object, code: int | None = 0, **options) -> subp
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+class OneProcess:
+    """Makes runs on one process without mpirun, one after another in the same one: what the program loads is loaded once."""
+
+    def __init__(self):
+        self._environment, self._process, self._errors = environment(), None, TemporaryFile("w+")  # noqa: SIM115
+
+    def __call__(self, *arguments: object) -> None:
+        """Make a run to its end; it must succeed."""
+        if self._process is None or self._process.poll() is not None:
+            line = [sys.executable, str(ROOT / "tests/one_process.py")]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+            self._process = subprocess.Popen(line, env=self._environment, text=True, **pipes)
+        limit = threading.Timer(300, self._process.kill)
+        limit.start()
+        self._process.stdin.write(json.dumps(list(map(str, arguments))) + "\n")
+        self._process.stdin.flush()
+        code = self._process.stdout.readline()
+        limit.cancel()
+        if code != "0\n":
+            self._errors.seek(0)  # where the process writes next, too
+            raise AssertionError(f"exit {code}\n{self._errors.read()}")
+
+    def end(self) -> None:
+        """End the process, which has nothing left to do."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def alone():
+    """Return a function that makes a run on one process: `alone(*arguments)`, the one that others must equal."""
+    process = OneProcess()
+    yield process
+    process.end()
+
+
+@pytest.fixture
+def world():
+    """A World of this process alone."""
+    from mpi4py import MPI  # which initialises MPI: not in tests that do without it
+
+    from esac_mpi.comm import World
+
+    only = World(MPI.COMM_SELF)
+    yield only
+    only.free()
 
 
 @pytest.fixture

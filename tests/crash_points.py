@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from test_record import Ring, begin, grow, state
+from short_runs import Ring, begin, grow, state
 
 from esac_mpi import record
 from esac_mpi.record import Columns, Refused, Run, Unsaved, read
@@ -139,7 +139,7 @@ def points(calls: list[str]) -> Iterator[tuple[int, int, int]]:
 def main(library: str, directory: str) -> None:
     """Try every point."""
     logging.disable(logging.CRITICAL)
-    record.SEGMENT, record.history.SEGMENT_BYTES = 20, 1  # a row of the history is a segment
+    record.replays.SEGMENT, record.history.SEGMENT_BYTES = 20, 1  # a row of the history is a segment
     shim, place = ctypes.CDLL(library), Path(directory).resolve()
     make(place / "old")
     shutil.copytree(place / "old", place / "run")

@@ -12,7 +12,7 @@ from esac_mpi import __main__, comm, record
 
 NODES = int(os.environ.get("NODES", "1"))
 
-record.PUBLISH_EVERY = 0.0
+record.run.PUBLISH_EVERY = 0.0
 comm.World.__init__.__defaults__ = (Dealt(MPI.COMM_WORLD).over(NODES), *comm.World.__init__.__defaults__[1:])
 if "FREE" in os.environ:
     comm.node.free_memory = lambda: int(os.environ["FREE"])

@@ -4,17 +4,8 @@ import launchers
 import numpy as np
 import pytest
 from conftest import ROOT
-from mpi4py import MPI
 
 from esac_mpi import comm
-from esac_mpi.comm import World
-
-
-@pytest.fixture
-def world():
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
 
 
 def test_map_gives_every_result_in_order(world):

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, ROOT, command, environment, run
-from test_run import assert_same_run, rows_published, science, summary, wait_for
+from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import read
 from esac_mpi.record.checkpoints import read_checkpoint

@@ -7,10 +7,10 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from test_record import CONFIG, PROVENANCE, begin, flip, snapshot, state
+from short_runs import CONFIG, PROVENANCE, begin, flip, snapshot, state
 
 from esac_mpi import record
-from esac_mpi.config import to_toml
+from esac_mpi.config import to_toml, updated
 from esac_mpi.record import Columns, Refused, Run, Unreadable, history, publish, read
 from esac_mpi.record.files import Joined
 
@@ -303,4 +303,4 @@ def test_fill_values_are_no_numbers_of_a_run():
 def test_other_settings_are_refused_before_a_segment_is_read(tmp_path, short):
     make(tmp_path, 57)
     with pytest.raises(Refused, match="seed: 0 -> 7"):
-        begin(tmp_path, record.updated(CONFIG, {"seed": 7}))
+        begin(tmp_path, updated(CONFIG, {"seed": 7}))

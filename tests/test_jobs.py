@@ -1,7 +1,7 @@
 """The shipped job scripts, shortened by variables: in a real Slurm of two virtual nodes, and under a stand-in for PBS.
 
-Where Slurm cannot be unpacked (tests/slurm/prepare.sh says why) its tests are skipped; the decisions of the scripts are tested
-with stand-ins everywhere.
+Where Slurm cannot be unpacked (tests/slurm/prepare.sh says why) its tests are skipped; what the scripts decide is tested with
+stand-ins everywhere, in test_job_scripts.py.
 """
 
 import json
@@ -12,33 +12,28 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, ROUTINE, SMALL, environment, run
+from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, environment
 from slurm.cluster import Cluster
-from test_run import assert_same_run, summary, wait_for
+from whole_runs import assert_same_run, summary, wait_for
 
-JOBS = ROOT / "jobs"
-SCRIPTS = sorted(JOBS.iterdir())
 SOFTWARE = ROOT / ".venv/slurm"
 GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
 TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "--checkpoint.every_generations", 2]
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
-PATIENCE = 300  # for what takes seconds on an idle machine [s]
 SRUN, MPIRUN = "srun -K1 --mpi=pmi2", "mpirun -n 3"
-
 needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why")
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, alone):
     """The run that every job below must equal, made without a scheduler."""
     path = tmp_path_factory.mktemp("straight") / "run"
-    run(0, ROOT / CONFIG, *RUN, "--run-dir", path)
+    alone(ROOT / CONFIG, *RUN, "--run-dir", path)
     return path
 
 
@@ -219,183 +214,6 @@ def test_scaling_makes_the_same_run_on_1_2_and_4_ranks(cluster, tmp_path):
     assert len(re.findall(r"ranks\d", job.out.read_text())) >= 3
 
 
-# What a script decides: scheduler and launcher have stand-ins, which log what they are told.
-
-STAND_INS = {
-    "scontrol": """
-        [ "$1" = show ] && echo "JobId=7 PreemptTime=${PREEMPTED:-None}" && exit
-        echo "$@" >>"$LOG"
-        kill -KILL $PPID  # as Slurm does
-        """,
-    "sleep": '[ "$1" = 2 ] || echo "pause $1" >>"$LOG"; exec /bin/sleep "$1"',  # 2: between two signals
-    "qsub": 'echo "round $ROUND of $3" >>"$LOG"',
-    "launcher": """
-        [ "$1" = --version ] && echo "$VERSION" && exit
-        [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && exit 1  # as MPI_Init does
-        for name in TERM USR1; do trap "echo got $name >>'$LOG'; got=x\\$got" $name; done
-        [ "$STATUS" ] && mkdir -p "$RUN" && printf '{\\n "status": "%s",\\n "pid": %s\\n}\\n' "$STATUS" $$ >"$RUN/status.json"
-        echo began >>"$LOG"
-        while [ "$got" != "$SIGNALS" ]; do /bin/sleep 0.05; done
-        exit $CODE
-        """,
-}
-
-
-AGAIN = ["pause 0.1", "began", "pause 0.2", "began", "pause 0.3", "began"]  # three launches after the first one
-
-
-def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> tuple[int, list[str]]:
-    """Run a job script; return its exit code (-9 = requeued) and what the stand-ins logged after they began.
-
-    A signal is sent for each line of that log; "" = none.
-    """
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/activate").touch()
-    for name, text in STAND_INS.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{textwrap.dedent(text)}")
-        (tmp_path / name).chmod(0o755)
-    log = tmp_path / "log"
-    log.touch()
-    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "VENV": str(tmp_path), "RUN": str(tmp_path / "run"), "LOG": str(log)}
-    job = {"LAUNCH": "launcher", "SLURM_JOB_ID": "7", "PBS_O_WORKDIR": str(tmp_path), "SIGNALS": "x" * len(signals)}
-    seen = {**paths, **job, "STATUS": "requeue", "CODE": "75", "FAILURES": "0", "PAUSES": "0.1 0.2 0.3", **settings}
-    if "BEFORE" in settings:
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run/status.json").write_text(f'{{\n "status": "{settings["BEFORE"]}"\n}}\n')
-    line, pipes = ["bash", JOBS / script], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(line, env=seen, text=True, start_new_session=True, **pipes)
-    try:
-        for count, name in enumerate(signals):
-            wait_for(lambda expected=count + 1: len(log.read_text().splitlines()) >= expected, PATIENCE)
-            process.send_signal(signal.Signals[f"SIG{name}"] if name else 0)
-        output, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert "not found" not in output
-    return process.returncode, log.read_text().splitlines()[1:]
-
-
-@pytest.mark.parametrize(
-    ("settings", "signals", "answer"),
-    [
-        ({"CODE": "143"}, [], (-9, ["requeue 7"])),  # srun -K1 has garbled a 75
-        ({"CODE": "0"}, [], (-9, ["requeue 7"])),
-        ({"STATUS": "running", "CODE": "9"}, [], (-9, ["requeue 7"])),  # a rank was killed
-        ({"STATUS": "complete", "CODE": "143"}, [], (0, [])),
-        ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),  # Open MPI's mpirun says 0 when it loses a node
-        ({"STATUS": "failed", "CODE": "3"}, [], (3, [])),
-        ({"STATUS": "", "CODE": "2"}, [], (2, [])),  # wrong usage: nothing was written
-        ({"STATUS": "", "CODE": "65", "BEFORE": "running"}, [], (65, [])),  # no readable checkpoint
-        ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
-        ({"FAILURES": "1"}, [], (-9, [*AGAIN[:2], "requeue 7"])),  # a launch died before the program's first word
-        ({"FAILURES": "3", "BEFORE": "failed"}, [], (-9, [*AGAIN, "requeue 7"])),
-        ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
-        ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),  # its budget was raised
-        ({"STATUS": "", "CODE": "0"}, [], (1, [*AGAIN, "pause 0"])),  # Open MPI's mpirun has lost a node
-        ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
-        ({"FAILURES": "1", "PAUSES": "100"}, ["", "USR1"], (-9, ["pause 100", "requeue 7"])),
-        ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
-        ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
-        ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
-        ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
-        ({}, ["TERM"], (75, ["got TERM"])),  # scancel
-        ({}, ["USR1", "TERM"], (-9, ["got USR1", "got TERM", "requeue 7"])),  # the limit came before the run had stopped
-        ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, [], (-9, ["requeue 5_3"])),
-        ({"SLURM_RESTART_COUNT": "49"}, [], (-9, ["requeue 7"])),
-        ({"SLURM_RESTART_COUNT": "50"}, [], (75, [])),
-    ],
-)
-@pytest.mark.parametrize("script", ["slurm.sbatch", "slurm-gpu.sbatch"])
-def test_what_a_slurm_job_does_at_the_end_of_a_run(tmp_path, script, settings, signals, answer):
-    assert decide(tmp_path, script, signals, **settings) == answer
-
-
-def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
-    answer = decide(tmp_path, "slurm.sbatch", ["TERM"], VERSION="mpirun (Open MPI) 5.0.11", SIGNALS="xx")
-    assert answer == (75, ["got USR1", "got USR1"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "signals", "answer"),
-    [
-        ({}, [], (0, ["round 1 of jobs/pbs.sh"])),
-        ({"ROUND": "7"}, [], (0, ["round 8 of jobs/pbs.sh"])),
-        ({"ROUND": "50"}, [], (75, [])),
-        ({"STATUS": "running", "CODE": "9"}, [], (0, ["round 1 of jobs/pbs.sh"])),
-        ({"STATUS": "complete", "CODE": "1"}, [], (0, [])),
-        ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
-        ({"STATUS": "", "CODE": "2"}, [], (2, [])),
-        ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
-        ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"])),  # a launch died before the program's first word
-        ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, "round 1 of jobs/pbs.sh"])),
-        ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
-        ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),
-        ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
-        ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0.5"}, ["", "TERM"], (1, ["pause 100"])),
-        ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0"}, ["", "TERM"], (0, ["pause 100", "round 1 of jobs/pbs.sh"])),
-        ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
-        ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
-        ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
-    ],
-)
-def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
-    assert decide(tmp_path, "pbs.sh", signals, **settings) == answer
-
-
-@pytest.mark.parametrize(("index", "task", "seed"), [(0, "ant", 0), (3, "ant", 3), (4, "hopper", 0), (11, "swimmer", 3)])
-@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
-def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
-    program = tmp_path / "program"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/log\nmkdir -p "$6"; echo \' "status": "complete"\' >"$6/status.json"\n'
-    )
-    program.chmod(0o755)
-    which = {
-        "SLURM_ARRAY_TASK_ID": str(index),
-        "PBS_ARRAY_INDEX": str(index),
-        "PROGRAM": str(program),
-        "LAUNCH": "env",
-        "STOP": "",
-    }
-    settings = {"TASKS": "ant hopper swimmer", "SEEDS": "4", "RUNS": str(tmp_path), "OPTIONS": "-x"}
-    (tmp_path / "log").write_text("began\n")
-    code, said = decide(tmp_path, script, [], **settings, **which)
-    assert (code, said) == (0, [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {tmp_path}/{task}-seed{seed}"])
-    assert (ROOT / f"configs/esac/{task}.toml").exists()
-
-
-@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
-def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
-    program, ended = tmp_path / "program", tmp_path / "b/status.json"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/log; echo \' "status": "complete"\' >{ended}\n')
-    program.chmod(0o755)
-    ended.parent.mkdir()
-    (tmp_path / "jobs.txt").write_text(f"--seed 1 --run-dir {tmp_path}/a\n--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b\n")
-    (tmp_path / "log").write_text("began\n")
-    which = {"SLURM_ARRAY_TASK_ID": "1", "PBS_ARRAY_INDEX": "1", "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
-    code, said = decide(tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which)
-    assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
-
-
-def test_job_scripts_are_short_and_name_files_that_exist():
-    assert [path.name for path in SCRIPTS] == [
-        "pbs-array.sh",
-        "pbs.sh",
-        "scaling.sbatch",
-        "slurm-array.sbatch",
-        "slurm-gpu.sbatch",
-        "slurm.sbatch",
-    ]
-    for path in SCRIPTS:
-        text = path.read_text()
-        assert len(text.splitlines()) < 60, path
-        for name in re.findall(r"configs/esac/[\w-]+\.toml", text):
-            assert (ROOT / name).exists(), name
-        for task in re.findall(r"TASKS:=([^}]+)", text):
-            assert all((ROOT / f"configs/esac/{name}.toml").exists() for name in task.split())
-
-
 # PBS, with a qsub of our own that starts jobs on this machine, sends TERM at the end and, 10 s later, KILL.
 
 
@@ -444,7 +262,7 @@ def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch
     assert_same_run(straight, job.run)
 
 
-def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
+def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path, alone):
     options = ["--algorithm", "es", *ROUTINE, *TASK, "--es.population_size", 6]
     job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
     job.settings["OPTIONS"] = shlex.join(map(str, options))
@@ -457,5 +275,5 @@ def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path):
     assert ended(tmp_path, 1) == ended(tmp_path, 3) == 0
     assert (tmp_path / "pbs/log").read_text().splitlines() == [f"{n} {i} jobs/pbs-array.sh" for n, i in ((1, 1), (2, 2), (3, ""))]
     for seed in (1, 2):
-        run(0, ROOT / CONFIG, *options, "--seed", seed, "--run-dir", tmp_path / f"straight{seed}")
+        alone(ROOT / CONFIG, *options, "--seed", seed, "--run-dir", tmp_path / f"straight{seed}")
         assert_same_run(tmp_path / f"straight{seed}", tmp_path / f"cyclic-mdp-seed{seed}")

@@ -19,7 +19,7 @@ import launchers
 import pytest
 from conftest import CYCLIC, SMALL
 from launchers import launcher, missing, parent, pids, python, wait_for
-from test_run import assert_same_run
+from whole_runs import assert_same_run
 
 from esac_mpi.record import read
 

@@ -1,59 +1,27 @@
-"""The whole program, as a user starts it: the three promises, and what happens in trouble."""
+"""The whole program, as a user starts it: the three promises, and what a run says of itself."""
 
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, LEARNER, ROOT, ROUTINE, SMALL, STRATEGY, TASK, run
+from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, STRATEGY, TASK, run
+from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
-from esac_mpi import envs, train
+from esac_mpi import envs
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.record import Run, publish, read
 from esac_mpi.rollout import play
 
 
-def science(path: Path) -> dict[str, np.ndarray]:
-    """Return the run's metrics rows: all that must not depend on ranks, machines or restarts."""
-    return {name: values for name, values in Run.open(path).columns.items() if name.startswith("metrics/")}
-
-
-def summary(path: Path) -> dict:
-    done = subprocess.run([sys.executable, ROOT / "tools/summary.py", path, "--json"], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-    first, second = science(one), science(other)
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
-    a, b = summary(one), summary(other)
-    for key in (
-        "theta_sha256",
-        "state_sha256",
-        "env_steps",
-        "gradient_updates",
-        "nominal_steps",
-        "best_return",
-        "final_return",
-        "sigma",
-    ):
-        assert a[key] == b[key], key
-
-
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, alone):
     """ESAC for 20 generations on the cyclic MDP, on one process without mpirun."""
     path = tmp_path_factory.mktemp("straight") / "run"
-    run(0, *CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    alone(*CYCLIC, "--budget.generations", 20, "--run-dir", path)
     return path
 
 
@@ -99,44 +67,30 @@ def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is
 
 
 @pytest.mark.parametrize("algorithm", ["es", "sac"])
-def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm):
+def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alone):
     more = [*STRATEGY, "--es.observation_normalisation", True, "--es.weight_decay", 0.01]
     options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70]}[algorithm]
     arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
-    run(1, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
     run(2, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
 @pytest.mark.parametrize("task", ["HalfCheetah-v5", "dm_control/walker-walk-v0"])
-def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task):
+def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, alone):
     arguments = ["--task.id", task, "--task.horizon", 60, *SMALL]
-    run(1, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
-def wait_for(condition, seconds: float = 300.0):
-    """Return the first true answer of `condition`."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if answer := condition():
-            return answer
-        time.sleep(0.02)
-    raise TimeoutError
-
-
-def rows_published(path: Path) -> int:
-    return len(Run.open(path).columns.get("metrics/generation", ())) if (path / "metrics.h5").exists() else 0
-
-
-def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start):
+def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start, alone):
     arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 60]
     arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
-    run(1, *arguments, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--run-dir", tmp_path / "straight")
     process = start(2, *arguments, "--run-dir", tmp_path / "killed", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "killed") >= 20)
     os.killpg(process.pid, signal.SIGKILL)
@@ -186,11 +140,11 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypatch, nodes):
+def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypatch, nodes, alone):
     monkeypatch.setenv("NODES", str(nodes))
     wide = [*CYCLIC, "--budget.generations", 6]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]  # three blocks of parameters
-    run(1, *wide, "--run-dir", tmp_path / "one")
+    alone(*wide, "--run-dir", tmp_path / "one")
     done = run(3, *wide, "--run-dir", tmp_path / "three", program=EAGER)
     assert f"3 ranks on {nodes} node(s)" in done.stdout
     assert_same_run(tmp_path / "one", tmp_path / "three")
@@ -203,9 +157,9 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypa
         ["--esac.reading", "repo", "--esac.amt_interval", 3, "--sac.automatic_temperature", "true", "--esac.fitness_episodes", 2],
     ],
 )
-def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches):
+def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone):
     arguments = [*CYCLIC, *switches, "--esac.sac_copies", 1]
-    run(1, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
     run(2, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
@@ -216,10 +170,10 @@ LAGGED = [*CYCLIC, "--esac.learner_lag", 2]
 
 
 @pytest.fixture(scope="module")
-def lagged(tmp_path_factory):
+def lagged(tmp_path_factory, alone):
     """The straight run with SAC phases beside the evaluation of two generations."""
     path = tmp_path_factory.mktemp("lagged") / "run"
-    run(1, *LAGGED, "--budget.generations", 20, "--run-dir", path)
+    alone(*LAGGED, "--budget.generations", 20, "--run-dir", path)
     return path
 
 
@@ -259,12 +213,12 @@ def rows_begun(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("kind", "field", "value"), [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)])
-def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind, field, value):
+def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind, field, value, alone):
     monkeypatch.setenv("NODES", "2")
     options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
     wide = [*CYCLIC, *options]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
-    run(1, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
+    alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     run(3, *wide, "--budget.generations", 4, "--run-dir", tmp_path / "parts", program=EAGER)
     run(2, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
@@ -301,74 +255,6 @@ def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path):
         assert replayed(tmp_path / "es") == summary(tmp_path / "es")["best_return"]
 
 
-def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
-    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 1000, "--run-dir", tmp_path / "run"]
-    start = time.monotonic()
-    done = run(3, *arguments, code=None)
-    assert time.monotonic() - start < 60
-    assert done.returncode == 1
-    assert "the simulator lost its licence" in done.stderr
-    assert "failed:" in done.stderr
-    read(tmp_path / "run" / "checkpoint.h5")  # sound
-    assert Run.open(tmp_path / "run").state in ("failed", "dead")
-    assert re.search(
-        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d", done.stderr
-    )
-
-
-def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkpoint_before_it(tmp_path):
-    step = ["--es.optimiser", "sgd", "--es.lr_es", 1e30, "--es.weight_decay", 1e10]
-    arguments = ["--algorithm", "es", *TASK, *ROUTINE, *step, "--budget.generations", 6, "--evaluation.every", 2]
-    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
-    assert done.stderr.splitlines() == [
-        "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower "
-        "lr_es, weight_decay or sigma"
-    ]
-    assert Run.open(tmp_path / "run").state == "failed"
-    assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()
-    assert not (tmp_path / "run" / "policy.h5").exists()
-
-
-def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
-    arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
-    done = run(2, *arguments)
-    assert "is not finite: ranked last, counted" in done.stdout
-    rows = science(tmp_path / "run")
-    broken = np.isnan(rows["metrics/fitness"])
-    evaluated = sum(np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac"))
-    assert broken.any()
-    in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
-    assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
-    for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
-        won = winners[winners >= 0]
-        assert not bad[won].any()
-        assert won.size == min(winners.size, (~bad).sum())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--task.id", "HalfCheetah-v55"], "HalfCheetah"),
-        (["--task.id", "CartPole-v1"], "CartPole-v1"),
-        (["--task.id", "dm_control/walker-wolk-v0"], "walker-walk"),
-        (["--esac.population_size", "11"], "must be even"),
-        (["--esac.popsize", "11"], "did you mean"),
-        (["--esac.population_size", "many"], "population-size"),
-        (["--esac.sac_copies", "30"], "SAC copies"),
-        (["--learner.device", "cuda:77"], "learner.device"),
-        (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
-        (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),
-        (["--esac.noise", "table", "--esac.noise_table_size", "1000"], "noise_table_size = 1000: theta alone has"),
-    ],
-)
-def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, arguments, message):
-    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=2)
-    assert done.stderr.count(message) + done.stderr.count(message.replace("_", "-")) >= 1
-    assert "Traceback" not in done.stderr
-    assert len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_directory_of_another_configuration_is_refused_listing_what_differs(straight):
     before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
     done = run(2, *CYCLIC, "--budget.generations", 30, "--esac.sigma", 0.4, "--seed", 5, "--run-dir", straight, code=2)
@@ -384,43 +270,9 @@ def test_a_finished_run_says_so(straight):
     assert "finished" in done.stdout
 
 
-def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp_path):
-    arguments = [*CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
-    run(0, *arguments)
-    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
-        content = bytearray((tmp_path / "run" / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        (tmp_path / "run" / name).write_bytes(content)
-    done = run(2, *arguments, code=65)
-    assert done.stderr.count("no readable checkpoint") == 1
-    run(2, *arguments, "--fresh")
-    assert summary(tmp_path / "run")["status"] == "complete"
-    assert (tmp_path / "run.old-1" / "checkpoint.h5").exists()
-
-
 def test_a_run_says_where_it_comes_from(straight):
     about = Run.open(straight).provenance
     assert {"command", "git_commit", "mpi", "cpu", "versions", "hosts", "ranks", "device", "config"} <= about.keys()
     assert about["config"] == (straight / "config.toml").read_text()
     assert "numpy" in about["versions"]
     assert "run directory" in (straight / "log.txt").read_text()
-
-
-def test_help_names_every_field_once_from_one_rank():
-    done = run(2, "--help")
-    assert done.stdout.count("--esac.winner-pull") == 1
-    assert "zeta" in done.stdout
-    assert "MPICH's mpirun the second one" in " ".join(done.stdout.split())  # what Ctrl-C does is the launcher's affair
-
-
-def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, monkeypatch):
-    python = Path(sys.executable)
-    monkeypatch.setenv("PATH", str(python.parent))
-    monkeypatch.chdir(ROOT)
-    assert train.plotter() == "python tools/plot.py"
-    monkeypatch.chdir(tmp_path)
-    assert train.plotter() == f"python {ROOT / 'tools/plot.py'}"
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert train.plotter() == f"{python} {ROOT / 'tools/plot.py'}"
-    assert subprocess.run(f"{train.plotter()} --help", shell=True, capture_output=True).returncode == 0
-    assert train.plotter(tmp_path / "site-packages" / "esac_mpi") == ""

@@ -7,10 +7,8 @@ import mujoco
 import numpy as np
 import pytest
 from conftest import run
-from mpi4py import MPI
 
 from esac_mpi import check, envs, provenance
-from esac_mpi.comm import World
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import identity, probe
 from esac_mpi.record import Run, task
@@ -75,13 +73,6 @@ def stacks(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield folder
-
-
-@pytest.fixture
-def world():
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
 
 
 @pytest.mark.parametrize(

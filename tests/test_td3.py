@@ -1,33 +1,15 @@
-"""TD3 and DDPG: their losses by hand and by autograd, TD3's three changes, their phases; and that every learner learns."""
+"""TD3 and DDPG: their losses by hand and by autograd, TD3's three changes, their phases."""
 
 import math
-from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROUTINE, TASK, run
-from test_run import assert_same_run, summary
-from test_sac import Breaking, Line, distance, flat, modules, same, through
+from gradients import Breaking, Line, distance, flat, modules, same, through
+from small_learners import RIVALS, learner
 
-from esac_mpi.config import Config, ConfigError, check, updated
-from esac_mpi.learners import LEARNERS, LearnerNotFinite, make, training
+from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.policy import Layout, Policy
-from esac_mpi.record import Run
-from esac_mpi.rollout import collect
-
-RIVALS = ["td3", "ddpg"]
-OFF_POLICY = {"replay_capacity", "start_steps"}  # what a learner without a replay lacks
-
-
-def learner(name: str, sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, seed: int = 0, **values):
-    """Return a small learner; `values` are fields of its table, or other fields as section__field."""
-    small = {"batch_size": 16, "replay_capacity": 500, "start_steps": 30, **values}
-    known = {f.name for f in fields(getattr(Config(), name))} | {key for key in values if key not in OFF_POLICY}
-    chosen = {key.replace("__", ".") if "__" in key else f"{name}.{key}": value for key, value in small.items() if key in known}
-    config = updated(Config(), {"seed": seed, "policy.hidden": sizes[1:-1], "learner.device": "cpu", **chosen})
-    layout = Layout(sizes)
-    return make(name, config, layout, layout.initial(config.seed, 1), reserve)
 
 
 def fill(made, seed: int = 0) -> None:
@@ -324,121 +306,3 @@ def test_arrays_of_another_learner_are_refused():
         learner("td3").load(learner("sac").arrays())
     with pytest.raises(ValueError, match=r"must be float32 \[\d+\], got float32 \[\d+\]"):
         learner("td3").load(learner("ddpg").arrays())  # the same names, another number of critics
-
-
-# --- every learner
-
-
-LINE: dict[str, dict] = {  # what the line needs beside one learning rate for all: a learner without an entry has its defaults
-    "sac": {"temperature": 0.01},
-    "ddpg": {"critic_weight_decay": 0.0, "tau": 0.005},
-    "ppo": {"epochs": 40, "initial_std": 0.3},  # twice 40 updates on each 100 steps, after which it forgets them
-}
-OUTPUT = {"ppo": "clip"}  # how the policy is evaluated, where not by tanh
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("name", LEARNERS)
-def test_every_learner_learns_a_line(name, seed):
-    """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06 (10 seeds: 0.010-0.051; at first 0.18-0.37)."""
-    table = getattr(Config(), name)
-    rates = {f.name: 3e-3 for f in fields(table) if f.name.startswith("lr_")}
-    common = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 1000, "start_steps": 100}
-    made = learner(name, (1, 32, 32, 1), seed=seed, **rates, **common, **LINE.get(name, {}))
-    policy = Policy(Layout((1, 32, 32, 1)), "relu", OUTPUT.get(name, "tanh"), -np.ones(1), np.ones(1))
-    x = np.linspace(-1, 1, 41, dtype=np.float32)
-
-    def error() -> float:
-        policy.set(made.theta)
-        return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
-
-    before, env = error(), Line()
-    updates = sum(made.phase(env, k, 0, 100).gradient_updates for k in range(9))
-    assert 700 <= updates <= 900
-    assert error() < 0.06 < 0.1 < before
-
-
-# --- the program
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name):
-    table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
-    options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
-    arguments = ["--algorithm", name, *TASK, *ROUTINE, *options]
-    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
-    run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")  # after 125 updates: odd
-    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    said = summary(tmp_path / "parts")
-    assert said["env_steps"]["learner"] == said["nominal_steps"] == 8 * 35
-    assert said["gradient_updates"] == 8 * 35 - 50
-    assert said["last_evaluation"][name] == said["final_return"]
-
-
-def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path):
-    """Whole episodes of Pendulum, truncated at 30 steps: two of each generation, the first 100 steps uniform."""
-    table = {"episodes_on": "ranks", "episodes_per_generation": 2, "start_steps": 100, "batch_size": 16, "replay_capacity": 150}
-    options = [token for key, value in table.items() for token in (f"--td3.{key}", value)]
-    arguments = ["--algorithm", "td3", "--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE, *options]
-    run(1, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
-    run(2, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "parts")
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
-    assert said["env_steps"]["learner"] == said["nominal_steps"] == 6 * 60
-    assert rows["metrics/gradient_updates"].tolist() == [0, 20, 80, 140, 200, 260]
-    assert rows["metrics/td3_episodes"].tolist() == [2] * 6
-
-
-@pytest.mark.parametrize("name", RIVALS)
-@pytest.mark.parametrize("how", ["raise", "huge"])
-def test_episodes_that_others_played_are_taken_over_whole(name, how):
-    """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step, which is counted and not stored."""
-
-    class Alone:
-        rank = 0
-
-        def map(self, work, count, columns, bulk):
-            return np.stack([work(i) for i in range(count)]), np.zeros(1)
-
-    env, made = Line(), learner(name, start_steps=40, interleaved=False)
-    mean = Policy(Layout((1, 8, 8, 1)), "relu", "tanh", -np.ones(1), np.ones(1)).set(made.theta)
-    uniform, _ = collect(Alone(), env, mean, 2, 0, 1, None)
-    acted, _ = collect(Alone(), env, mean, 2, 0, 2, 0.0)
-    broken, _ = collect(Alone(), Breaking(how), mean, 1, 0, 3, 0.0)
-    assert [(len(rows), steps) for rows, _, steps in [*uniform, *acted, *broken]] == [(20, 20)] * 4 + [(3, 4)]
-    assert np.ptp(uniform[0][0][:, 1]) > 1.5
-    assert np.array_equal(acted[1][0][:, 1], [mean(row[:1].astype(np.float32))[0] for row in acted[1][0]])
-    x, a, reward, terminated, following = acted[0][0].T
-    assert reward == pytest.approx(-((a - x / 2) ** 2), rel=1e-5, abs=1e-7)
-    assert not terminated.any()
-    assert np.array_equal(following[:-1], x[1:])
-    assert acted[0][1] == pytest.approx(-np.sum((acted[0][0][:, 1] - acted[0][0][:, 0] / 2) ** 2), rel=1e-5)
-    assert len(set(env.seeds)) == 4
-    assert np.isnan(broken[0][1])
-
-    phase = training.run(made.take(uniform, 1))
-    assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (40, 2, 0)
-    phase = training.run(made.take([*acted, *broken], 2))
-    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates) == (44, 2, 1, 44)
-    assert phase.episodic_return == pytest.approx((acted[0][1] + acted[1][1]) / 2)
-    stored = made.replay.rows(0, made.replay.added)
-    expected = np.vstack([rows for rows, *_ in [*uniform, *acted, *broken]]).astype(np.float32)
-    assert np.array_equal(
-        np.column_stack([stored[key].reshape(len(expected), -1) for key in made.replay.columns._fields]), expected
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("td3.policy_delay", 0, "td3.policy_delay = 0: must be positive"),
-        ("ddpg.tau", 1.5, "ddpg.tau = 1.5: must be at most 1"),
-        ("ddpg.replay_capacity", 60, "ddpg.batch_size = 64: must be at most ddpg.replay_capacity"),
-        ("td3.lr_td3", 0.0, "td3.lr_td3 = 0.0: must be positive"),
-    ],
-)
-def test_impossible_settings_are_refused(name, value, told):
-    with pytest.raises(ConfigError, match=told):
-        check(updated(Config(), {name: value}))

@@ -1,52 +1,21 @@
-"""Checkpoints as they are read: the newest sound one, the history, the status."""
+"""Checkpoints as they are read: the newest sound one, with the history and the replay that it names."""
 
 import json
 import logging
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from esac_mpi.config import Config, ConfigError, from_table, updated
 from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
-from esac_mpi.record.files import TAIL, Arrays, digest, read
+from esac_mpi.record.files import TAIL, Arrays, read
 from esac_mpi.record.history import Closed
-
-STATUS, REPLAY = "status.json", "replay"
+from esac_mpi.record.replays import REPLAY, Segment, read_segment
 
 logger = logging.getLogger(__name__)
-
-
-class Replay(Protocol):
-    """A ring of transitions, addressed by how many were added before."""
-
-    added: int
-    capacity: int
-
-    def rows(self, start: int, stop: int) -> Mapping[str, np.ndarray]:
-        """Return transitions [start, stop) by name, each [stop - start, ...]."""
-
-    def restore(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
-        """Put transitions back at their places; `added` becomes start + their number."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A closed, published part of the replay ring."""
-
-    index: int  # of SEGMENT transitions each, counted from the first transition ever
-    start: int  # first transition it holds: index * SEGMENT, or later if the ring had lost some
-    sha256: str  # digest of its rows
-
-    @property
-    def name(self) -> str:
-        """File name in replay/."""
-        return f"segment-{self.index:08d}-{self.sha256[:8]}.h5"
 
 
 @dataclass
@@ -99,30 +68,6 @@ def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
         else:
             files.check(source.parent / REPLAY / segment.name)
     return checkpoint
-
-
-def read_segment(run: Path, segment: Segment) -> Arrays:
-    """Return the rows of a segment, verified. Raises Unreadable."""
-    path = run / REPLAY / segment.name
-    rows, _ = read(path)
-    if digest(rows) != segment.sha256:
-        raise Unreadable(f"{path}: not the file that the checkpoint names")
-    return rows
-
-
-def read_status(path: Path) -> dict[str, Any]:
-    """Return status.json, empty where there is none that can be read."""
-    try:
-        status = json.loads((path / STATUS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        logger.warning("%s: %s; going on without it", path / STATUS, error)
-        return {}
-    if isinstance(status, dict):
-        return status
-    logger.warning("%s: not a JSON object; going on without it", path / STATUS)
-    return {}
 
 
 def newest(path: Path, problem: str = "") -> Checkpoint | None:

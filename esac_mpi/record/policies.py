@@ -9,9 +9,9 @@ import numpy as np
 
 from esac_mpi import policy
 from esac_mpi.policy import Layout, Normaliser
-from esac_mpi.record import POLICY
 from esac_mpi.record.errors import Unreadable
 from esac_mpi.record.files import read
+from esac_mpi.record.reading import POLICY
 
 NEEDED = {"sizes", "activation", "output", "low", "high", "task", "policy", "generation", "episodic_return"}
 KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}

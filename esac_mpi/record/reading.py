@@ -20,10 +20,11 @@ import numpy as np
 from esac_mpi.config import Config, ConfigError, read_toml, updated
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
 from esac_mpi.record import files, history, lock
-from esac_mpi.record.checkpoints import config_of, read_checkpoint, read_status
+from esac_mpi.record.checkpoints import config_of, read_checkpoint
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import TAIL, Arrays, Header
 from esac_mpi.record.history import Closed
+from esac_mpi.record.status import read_status
 
 if TYPE_CHECKING:
     import pandas

@@ -1,14 +1,45 @@
-"""The replay on disk: closed segments of `size` transitions each, published once, and the open rest in the checkpoint."""
+"""The replay on disk: closed segments of SEGMENT transitions each, published once, and the open rest in the checkpoint."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Replay, Segment, read_segment
-from esac_mpi.record.files import Arrays, Image, digest, image
+from esac_mpi.record.errors import Unreadable
+from esac_mpi.record.files import Arrays, Image, digest, image, read
+
+REPLAY = "replay"  # folder of the segments
+SEGMENT = 10_000  # transitions of a segment
+
+
+class Replay(Protocol):
+    """A ring of transitions, addressed by how many were added before."""
+
+    added: int
+    capacity: int
+
+    def rows(self, start: int, stop: int) -> Mapping[str, np.ndarray]:
+        """Return transitions [start, stop) by name, each [stop - start, ...]."""
+
+    def restore(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
+        """Put transitions back at their places; `added` becomes start + their number."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A closed, published part of the replay ring."""
+
+    index: int  # of SEGMENT transitions each, counted from the first transition ever
+    start: int  # first transition it holds: index * SEGMENT, or later if the ring had lost some
+    sha256: str  # digest of its rows
+
+    @property
+    def name(self) -> str:
+        """File name in replay/."""
+        return f"segment-{self.index:08d}-{self.sha256[:8]}.h5"
 
 
 class Stored(NamedTuple):
@@ -26,9 +57,9 @@ class Stored(NamedTuple):
         return json.dumps({"bounds": self.bounds, "segments": segments})
 
 
-def store(replay: Replay, size: int, known: dict[int, Segment], publish: Callable[[str, Image], None]) -> Stored:
+def store(replay: Replay, known: dict[int, Segment], publish: Callable[[str, Image], None]) -> Stored:
     """Publish the segments that are closed but not known; return what a checkpoint says of the replay. Raises Unsaved."""
-    first, stop = max(0, replay.added - replay.capacity), replay.added
+    size, first, stop = SEGMENT, max(0, replay.added - replay.capacity), replay.added
     content: Arrays = {"replay/bounds": np.array([first, stop])}
     segments = {}
     for index in range(first // size, stop // size):
@@ -46,12 +77,21 @@ def store(replay: Replay, size: int, known: dict[int, Segment], publish: Callabl
     return Stored(segments, (first, stop), dict(replay.rows(max(first, stop // size * size), stop)), content)
 
 
-def fill(replay: Replay, size: int, run: Path, checkpoint: Checkpoint) -> None:
+def read_segment(run: Path, segment: Segment) -> Arrays:
+    """Return the rows of a segment, verified. Raises Unreadable."""
+    path = run / REPLAY / segment.name
+    rows, _ = read(path)
+    if digest(rows) != segment.sha256:
+        raise Unreadable(f"{path}: not the file that the checkpoint names")
+    return rows
+
+
+def fill(replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> None:
     """Put a checkpoint's transitions into the replay, oldest first; it ends with them. Raises Unreadable."""
-    first, stop = checkpoint.replay_bounds
-    for segment in checkpoint.segments:
+    first, stop = bounds
+    for segment in segments:
         lost = max(0, first - segment.start)
         rows = read_segment(run, segment)
         replay.restore(segment.start + lost, {name: column[lost:] for name, column in rows.items()})
-    if checkpoint.replay_tail:
-        replay.restore(max(first, stop // size * size), checkpoint.replay_tail)
+    if tail:
+        replay.restore(max(first, stop // SEGMENT * SEGMENT), tail)

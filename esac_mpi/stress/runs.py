@@ -19,7 +19,7 @@ ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 PROGRAM = """
 import sys
 from esac_mpi import __main__, record
-record.PUBLISH_EVERY, record.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
+record.run.PUBLISH_EVERY, record.replays.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
 record.history.SEGMENT_BYTES = 6000  # and segments of the history, of a few rows each
 sys.exit(__main__.main(sys.argv[1:]))
 """

@@ -1,0 +1,67 @@
+"""Whether a directory may be used for a run, by what is in it and by the settings of the run that it holds."""
+
+import logging
+import os
+import shlex
+from pathlib import Path
+
+from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, updated
+from esac_mpi.directory import CONFIG, is_run
+from esac_mpi.record.checkpoints import Checkpoint
+from esac_mpi.record.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+
+def check(path: Path) -> None:
+    """Refuse a directory that is not ours or cannot be written."""
+    if path.exists():
+        if not path.is_dir():
+            raise Refused(f"{path}: not a directory; choose another --run-dir")
+        if any(path.iterdir()) and not is_run(path):
+            raise Refused(f"{path}: not empty, and not a run of esac_mpi; choose another --run-dir")
+    place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
+
+
+def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
+    """Refuse to continue a run under other settings; warn where bits may differ but meaning does not."""
+    if restored is not None:
+        old = restored.config
+    elif (path / CONFIG).exists():
+        try:
+            old = updated(Config(), read_toml(path / CONFIG))
+        except ConfigError as error:
+            raise Refused(f"{error}. Choose --fresh or another --run-dir") from error
+    else:
+        return
+    changed = differences(old, config)
+    for name in changed.keys() & WARN:
+        logger.warning("%s was %r, is now %r: going on, bits may differ", name, *changed.pop(name))
+    if changed:
+        listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
+        raise Refused(
+            f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or another --run-dir"
+            f"{_way_on(path, old)}"
+        )
+
+
+def _way_on(path: Path, old: Config) -> str:
+    """Return the advice with which the run goes on as it is; empty where its config.toml cannot be used."""
+    words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
+    try:
+        written = updated(Config(), read_toml(path / CONFIG))  # perhaps edited since: what was changed is named back
+        edited = {name: was for name, (_, was) in differences(written, old).items() if name not in WARN}
+        words += [word for name, was in edited.items() for word in (f"--{name}", *as_words(was))]
+        load(words[3:])
+    except (ConfigError, SystemExit):
+        return ""
+    return f".\nTo go on with the run as it is, with any launcher: {shlex.join(words)}"
+
+
+def move_aside(path: Path) -> None:
+    """Rename an old run to <name>.old-<N>, the first N that is free."""
+    number = next(n for n in range(1, 10**6) if not os.path.lexists(f"{path}.old-{n}"))
+    os.rename(path, f"{path}.old-{number}")
+    logger.info("the old run was moved to %s.old-%d", path, number)

@@ -1,0 +1,317 @@
+"""A run on disk, as rank 0 keeps it: what it goes on from, its rows, its checkpoints, its end."""
+
+import errno
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.config import Config, to_toml
+from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
+from esac_mpi.record import place, reading, replays, task
+from esac_mpi.record.checkpoints import Checkpoint, newest
+from esac_mpi.record.errors import Refused, Unreadable, Unsaved
+from esac_mpi.record.files import Arrays, digest, free, image, replace
+from esac_mpi.record.held import Held
+from esac_mpi.record.history import HISTORY, History, manifest
+from esac_mpi.record.reading import POLICY, Columns, RunFiles
+from esac_mpi.record.replays import REPLAY, Replay, Segment
+from esac_mpi.record.status import died, read_status, starts, write_status
+
+PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
+
+logger = logging.getLogger(__name__)
+
+
+class Run:
+    """The directory of one run, held by rank 0 from begin() to close().
+
+    restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
+    complete: whether status.json called the run complete when it was taken up.
+    task_changed: what has changed of its task since the checkpoint, by task.WORDS.
+    starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
+    that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
+    checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
+    """
+
+    def __init__(self, path: Path, config: Config, provenance: Mapping[str, str | int | float]) -> None:
+        self.path = Path(path).resolve()
+        self.config = config
+        self.restored: Checkpoint | None = None
+        self.dropped = 0
+        self.complete = False
+        self.task_changed: list[str] = []
+        self.starts, self.died = 1, ""
+        self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
+        self._since = 0  # generation of the newest checkpoint at this start
+        self._held = Held(self.path)
+        self._history = History()
+        self._shown: set[str] = set()  # segments of the history that metrics.h5 names
+        self._final: Arrays = {}
+        self._segments: dict[int, Segment] = {}  # published ones that the ring still needs, by index
+        self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
+        self._sound = False  # whether checkpoint.h5 is worth keeping as the previous one
+        self._attributes: dict[str, Any] = {**provenance, "config": to_toml(config)}
+        self._hashes: dict[str, Any] = {}  # checkpoint_generation, theta_sha256, state_sha256
+        self._published = -math.inf
+
+    @classmethod
+    def begin(cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False) -> "Run":
+        """Make the directory, or go on in it; take its lock. Raises Refused or Unreadable, with nothing created or changed.
+
+        fresh moves an old run aside to <name>.old-<N>. Raises Unsaved if the disk is full.
+        """
+        run = cls(path, config, provenance)
+        try:
+            place.check(run.path)
+            if (run.path / LOCK).exists():
+                run._held.take(create=False)
+            if fresh and run.path == Path.cwd():
+                raise Refused(f"{run.path}: --fresh cannot move the directory it is started in; start it elsewhere")
+            if fresh and run.path.exists() and any(run.path.iterdir()):
+                place.move_aside(run.path)
+                run._held.let_go()
+            run.restored = newest(run.path)
+            place.compare(run.path, run.restored, config)
+            run._compare_task()
+            run._take()
+        except OSError as error:
+            run.close()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Unsaved(f"{run.path}: {error.strerror}; free {free(run.path)}") from error
+            raise Refused(f"{run.path}: {error.strerror}; choose another --run-dir") from error
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFiles:
+        """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
+        return reading.open_run(Path(path))
+
+    def _compare_task(self) -> None:
+        """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
+        if self.restored is None:
+            return
+        was = self.restored.attributes
+        self.task_changed = task.changes(was, self._attributes)
+        if self.config.task.changed == "refuse":
+            task.refuse(self.path, self.task_changed)
+        if told := task.told(was, self.restored.generation, self.task_changed):
+            self._attributes["task_changes"] = told
+
+    def _take(self) -> None:
+        """Claim the directory, clean up and load the history."""
+        self._held.claim()
+        for folder in (self.path, self.path / REPLAY, self.path / HISTORY):
+            for leftover in folder.glob("*.tmp.[0-9]*"):
+                leftover.unlink()
+        last = read_status(self.path)
+        if self.restored is not None:
+            self._load(self.restored)
+            self.complete = last.get("status") == "complete"
+        else:
+            self.write_config()
+        self._count(last)
+
+    def _count(self, last: Mapping[str, Any]) -> None:
+        """Count this start by what status.json said last, and write there that it was made; a complete run stays complete."""
+        self._since = self.restored.generation if self.restored is not None else 0
+        self.starts, self.died = starts(last, self._since), died(last)
+        self._held.keep_beating()
+        if not self.complete:
+            self.status("running", self._since, **{name: last[name] for name in ("best_return",) if name in last})
+
+    def write_config(self) -> None:
+        """Write config.toml, the resolved configuration. Raises Unsaved."""
+        replace(self.path / CONFIG, [to_toml(self.config).encode(errors="replace")])
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        self._history.load(checkpoint.closed, checkpoint.history)
+        checkpoint.history = {}  # `restored` lives as long as the run
+        self._segments = {segment.index: segment for segment in checkpoint.segments}
+        self._named = {f"{REPLAY}/{segment.name}" for segment in checkpoint.segments}
+        self._sound = checkpoint.source.name == CHECKPOINT
+        self._hashes = {k: checkpoint.attributes[k] for k in ("theta_sha256", "state_sha256")}
+        self._hashes["checkpoint_generation"] = checkpoint.generation
+        try:
+            shown = Columns(self.path / METRICS)
+            final = shown.read(name for name in shown if name.startswith("final/"))
+        except (Unreadable, OSError) as error:
+            logger.warning("%s; the history comes from the checkpoint", error)
+            return
+        self._shown = {segment.name for segment in shown.closed}
+        self.dropped = max(0, shown.generations - self.generations)
+        if shown.generations == self.generations:
+            self._final = {name.partition("/")[2]: array for name, array in final.items()}
+
+    @property
+    def generations(self) -> int:
+        """Rows of the history."""
+        return self._history.generations
+
+    @property
+    def tail(self) -> Arrays:
+        """The rows that are in no closed segment yet, metrics/<name> and timing/<name>, each [rows, ...]."""
+        return self._history.tail
+
+    def append(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        """Add one generation: `row` is science and reproducible bit by bit, `timing` depends on the machine.
+
+        Raises ValueError for names or shapes other than the first row's; timing arrays may change their length.
+        """
+        rows = self._history
+        fitted, times = rows.metrics.fitted(row), rows.timing.fitted(timing)
+        rows.metrics.append(fitted)
+        rows.timing.append(times)
+        self._final = {}
+
+    def last_row(self, prefix: str = "") -> Arrays:
+        """Return the metrics of the last generation whose names begin with the prefix; empty before the first."""
+        columns = self._history.metrics.columns if self.generations else {}
+        return {name: column[-1] for name, column in columns.items() if name.startswith(prefix)}
+
+    @property
+    def wall_seconds(self) -> float:
+        """timing/wall_seconds of the last generation, 0 before the first [s]."""
+        columns = self._history.timing.columns if self.generations else {}
+        return float(columns["wall_seconds"][-1]) if "wall_seconds" in columns else 0.0
+
+    def final(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store the evaluation at the end of a run, apart from the rows; it lasts until a row is added."""
+        self._final = {name: np.asarray(array) for name, array in arrays.items()}
+        self.publish_metrics(force=True)
+
+    def checkpoint(
+        self,
+        generation: int,
+        state: Mapping[str, np.ndarray],
+        learner: Mapping[str, np.ndarray],
+        replay: Replay | None = None,
+        pending: Mapping[str, np.ndarray] | None = None,
+        theta: np.ndarray | None = None,
+    ) -> None:
+        """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved.
+
+        pending: what is known of the last generation where its row cannot be made yet; given back as restored.pending, no
+        part of state_sha256. theta: the policy that theta_sha256 is of; without it the state's theta_es.
+        """
+        start, written = time.monotonic(), self._held.written
+        ring = replays.Stored({}, (0, 0), {}, {})
+        if replay is not None:
+            ring = replays.store(replay, self._segments, self._held.store_segment)
+        self._segments = ring.segments
+        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", ring.tail)}
+        actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
+        hashes = {
+            "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
+            "state_sha256": digest({**saved, **ring.content}),
+        }
+        self._history.close(self._held.store_segment)
+        rows, named = self._history.stored(), manifest(self._history.closed)
+        attributes = {**self._attributes, **hashes, **named, "generation": generation, "replay": ring.manifest}
+        names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
+        self._named |= names  # the file may be in its place although publishing fails
+        self._held.publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **rows}, attributes, previous=self._sound)
+        self._held.delete_segments(REPLAY, keep=self._named)
+        self._sound, self._named = True, names
+        self._hashes = {**hashes, "checkpoint_generation": generation}
+        self.publish_metrics(force=True)
+        self._held.delete_segments(HISTORY, keep=self._shown | {segment.name for segment in self._history.closed})
+        self.checkpoint_seconds, self.checkpoint_bytes = time.monotonic() - start, self._held.written - written
+
+    def restore_replay(self, replay: Replay) -> None:
+        """Put the transitions of the restored checkpoint back, oldest first.
+
+        Where one of its segments is damaged, `restored` becomes the checkpoint before. Raises Unreadable if that is no better.
+        """
+        if self.restored is None:
+            return
+        try:
+            self._fill(replay, self.restored)
+        except Unreadable as error:
+            if self.restored.source.name == PREVIOUS:
+                raise
+            self._fill(replay, self._go_back(str(error)))
+
+    def _fill(self, replay: Replay, saved: Checkpoint) -> None:
+        replays.fill(replay, self.path, saved.segments, saved.replay_bounds, saved.replay_tail)
+
+    def _go_back(self, problem: str) -> Checkpoint:
+        """Restore the checkpoint before the newest one, and return it. Raises Unreadable, Refused."""
+        before = newest(self.path, problem)
+        assert before is not None
+        place.compare(self.path, before, self.config)
+        self.restored, self._since = before, before.generation
+        self._compare_task()
+        self._load(before)
+        return before
+
+    def publish_metrics(self, force: bool = False) -> None:
+        """Replace metrics.h5, at most every 30 s unless forced; a failure is a warning.
+
+        Nothing is published before the first checkpoint: metrics without one mean that it was lost.
+        """
+        now = time.monotonic()
+        if not self._hashes or (now < self._published + PUBLISH_EVERY and not force):
+            return
+        self._published = now
+        try:
+            self._history.close(self._held.store_segment)
+            closed = self._history.closed
+            attributes = {**self._attributes, **self._hashes, **manifest(closed), "generation": self.generations}
+            arrays = {**self._history.tail, **_under("final", self._final)}
+            self._shown |= {segment.name for segment in closed}  # the file may be in its place although publishing fails
+            self._held.store(METRICS, image(arrays, attributes, self._history.joined()))
+            self._shown = {segment.name for segment in closed}
+        except Unsaved as error:
+            logger.warning("%s", error)
+
+    def save_policy(
+        self, theta: np.ndarray, attributes: Mapping[str, Any], normaliser: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """Replace policy.h5: theta [d] and what it takes to play it. Raises Unsaved.
+
+        normaliser: normaliser_mean and normaliser_std [o], as datasets: an attribute holds 64 KB.
+        """
+        self._held.publish(POLICY, {"theta": theta, **(normaliser or {})}, attributes)
+
+    def status(self, status: str, generation: int, **more: Any) -> None:
+        """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
+        start = self.restored.generation if self.restored is not None else 0
+        host, pid = self.token.decode().split()[:2]
+        entries = {"status": status, "generation": generation, "progress": generation - start, "host": host, "pid": int(pid)}
+        entries |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "starts": self.starts, "since": self._since}
+        if self._hashes.get("checkpoint_generation") == generation:
+            entries |= self._hashes
+        try:
+            self._held.guard()
+            write_status(self.path, entries | more)
+        except Unsaved as error:
+            if status != "running":
+                raise
+            logger.warning("%s", error)
+
+    @property
+    def token(self) -> bytes:
+        """What run.lock holds while this run has it."""
+        return self._held.token
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._held.close()
+
+    def beat(self) -> None:
+        """Touch run.lock: the sign of life where the file system has no locks."""
+        self._held.beat()
+
+
+def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {f"{group}/{name}": np.asarray(array) for name, array in arrays.items()}

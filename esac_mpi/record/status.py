@@ -1,0 +1,73 @@
+"""status.json: the authority on how a run ended, and what it says to the next start."""
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.record.errors import Unsaved
+from esac_mpi.record.files import replace
+
+STATUS = "status.json"
+
+logger = logging.getLogger(__name__)
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """Return status.json, empty where there is none that can be read."""
+    try:
+        status = json.loads((path / STATUS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        logger.warning("%s: %s; going on without it", path / STATUS, error)
+        return {}
+    if isinstance(status, dict):
+        return status
+    logger.warning("%s: not a JSON object; going on without it", path / STATUS)
+    return {}
+
+
+def write_status(path: Path, entries: Mapping[str, Any]) -> None:
+    """Replace status.json; where that fails, remove it first: no status is better than an old one, and its place may do."""
+    text = (json.dumps(_plain(entries), indent=1) + "\n").encode()
+    try:
+        replace(path / STATUS, [text])
+    except Unsaved:
+        with suppress(OSError):
+            (path / STATUS).unlink()
+        replace(path / STATUS, [text])
+
+
+def starts(last: Mapping[str, Any], generation: int) -> int:
+    """Return how many starts in a row this one is, by the status before it and the generation of the newest checkpoint."""
+    before, since = (last[name] if type(last.get(name)) is int else -1 for name in ("starts", "since"))
+    goes_on = last.get("status") in ("running", "requeue") and generation <= since
+    return max(before, 0) + 1 if goes_on else 1
+
+
+def died(last: Mapping[str, Any]) -> str:
+    """Return a sentence about the process before if it ended without a word, by the status that it left; else nothing."""
+    if last.get("status") != "running":
+        return ""
+    host, pid, when = (last.get(name, "unknown") for name in ("host", "pid", "time"))
+    return (
+        f"the run before this one ended without a word (host {host}, pid {pid}, status of {when}): "
+        "killed, out of memory, its node lost, or an error that its output tells"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON has it: NaN and infinities become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,101 @@
+"""What tests of gradient learners share: a line to learn, plain modules to compare with, a phase among other things."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from esac_mpi.envs import UnstablePhysics
+from esac_mpi.learners.network import Network
+from esac_mpi.learning import Phase
+
+
+class Line:
+    """Observe x in [-1, 1], drawn anew at each step; the reward is -(a - x/2)^2 for the action a in [-1, 1] before scaling."""
+
+    id, observation_size, action_size, horizon = "Line", 1, 1, 20
+    low, high = np.array([-3.0], np.float32), np.array([1.0], np.float32)
+    unstable = False
+
+    def __init__(self, terminate: bool = False):
+        self.terminate = terminate
+        self.seeds, self.actions = [], []
+
+    def reset(self, seed):
+        self.seeds.append(seed)
+        self.random, self.length = np.random.default_rng(seed), 0
+        return self.observe()
+
+    def observe(self):
+        self.x = self.random.uniform(-1, 1, 1).astype(np.float32)
+        return self.x
+
+    def step(self, action):
+        assert action.dtype == np.float32
+        assert action.shape == (1,)
+        self.length += 1
+        self.actions.append(float(action[0] + 1) / 2)
+        reward = -float((self.actions[-1] - self.x[0] / 2) ** 2)
+        end = self.length == self.horizon
+        return self.observe(), reward, end and self.terminate, end and not self.terminate
+
+
+class Breaking(Line):
+    """In the fourth step of an episode: raise, or answer with something that must not be learned from."""
+
+    def __init__(self, how: str):
+        super().__init__()
+        self.how = how
+
+    def step(self, action):
+        observation, reward, terminated, truncated = super().step(action)
+        fourth = self.length == 4
+        if fourth and self.how == "raise":
+            raise UnstablePhysics
+        self.unstable = fourth and self.how == "warn"
+        observation = observation * np.nan if fourth and self.how == "observation" else observation
+        bad = {"reward": np.inf, "huge": -3.5e38}  # the second is finite in float64, not in a replay
+        return observation, bad.get(self.how, reward) if fourth else reward, terminated, truncated
+
+
+def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
+    """Return the members of a network as plain modules with the same weights, in double precision."""
+    members = []
+    for member in range(network.members):
+        tensors = [t if network.members == 1 else t[member] for t in network.tensors]
+        layers: list[nn.Module] = []
+        for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
+            linear = nn.Linear(*weight.shape)
+            linear.weight.data, linear.bias.data = weight.T.clone(), bias[0].clone()
+            layers += [linear, nn.ReLU() if activation == "relu" else nn.Tanh()]
+        members.append(nn.Sequential(*layers[:-1]).double())
+    return members
+
+
+def flat(members: list[nn.Sequential], what: str = "data") -> torch.Tensor:
+    """Return parameters, or their gradients, of plain modules in the order of `Network.values`."""
+    tensors = zip(*(list(m.parameters()) for m in members), strict=True)
+    return torch.cat([getattr(p, what).flatten() for each in tensors for p in each])
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return |one - other| / |other|."""
+    return float((one.double() - other).norm() / other.norm())
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def through(work) -> tuple[int, Phase]:
+    """Run a begun phase to its end, other things in between; return how often it yielded, and the phase."""
+    other, pauses = Line(), 0
+    while True:
+        other.reset(pauses)
+        other.step(np.zeros(1, np.float32))
+        torch.rand(pauses % 7)
+        np.random.rand(pauses % 5)  # noqa: NPY002
+        try:
+            next(work)
+        except StopIteration as end:
+            return pauses, end.value
+        pauses += 1

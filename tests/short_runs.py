@@ -1,0 +1,106 @@
+"""Run directories of a few rows, made by record alone, and what befalls them."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+
+ROOT = Path(__file__).parent.parent
+CONFIG = Config()
+PROVENANCE = {"ranks": 2, "hosts": "läufer1", "command": "python -m esac_mpi"}
+
+
+class Ring:
+    """A replay of two columns, the first of which is the transition's number."""
+
+    def __init__(self, capacity):
+        self.capacity, self.added = capacity, 0
+        self.columns = {"number": np.zeros(capacity, np.int64), "observation": np.zeros((capacity, 3), np.float32)}
+
+    def add(self, count):
+        numbers = np.arange(self.added, self.added + count)
+        self.restore(self.added, {"number": numbers, "observation": np.outer(numbers, [1, 2, 3]).astype(np.float32)})
+
+    def rows(self, start, stop):
+        assert max(0, self.added - self.capacity) <= start <= stop <= self.added
+        return {name: column[np.arange(start, stop) % self.capacity] for name, column in self.columns.items()}
+
+    def restore(self, start, rows):
+        places = np.arange(start, start + len(rows["number"]))
+        for name, column in self.columns.items():
+            for place, value in zip(places, rows[name], strict=True):
+                column[place % self.capacity] = value
+        self.added = start + len(places)
+
+
+def begin(path, config=CONFIG, **options):
+    return Run.begin(path, config, PROVENANCE, **options)
+
+
+def state(generation):
+    return {"theta_es": np.full(5, generation, np.float32), "generation": np.array(generation), "best.policy": np.array("sac")}
+
+
+def row(generation, ranks=2):
+    metrics = {"generation": generation, "fitness": np.arange(4.0) + generation, "sigma": 0.5}
+    return metrics, {"wall_seconds": 2.0 * generation, "busy_seconds": np.full(ranks, 0.5)}
+
+
+def grow(run, start, stop, ranks=2):
+    for generation in range(start, stop):
+        run.append(*row(generation, ranks))
+
+
+def make(path, generations=3):
+    """Leave a run with two checkpoints behind, at generations - 1 and generations."""
+    run = begin(path)
+    grow(run, 0, generations - 1)
+    run.checkpoint(generations - 1, state(generations - 1), {"w": np.ones(2)})
+    grow(run, generations - 1, generations)
+    run.checkpoint(generations, state(generations), {"w": np.ones(2)})
+    run.status("requeue", generations)
+    run.close()
+
+
+def snapshot(path):
+    return {str(p): (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else None) for p in sorted(path.rglob("*"))}
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def child(code, **kwargs):
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True, **kwargs
+    )
+
+
+HOLD = """
+import sys, time
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+run = Run.begin({path!r}, Config(), {{}})
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def failing(number=errno.ENOSPC):
+    def call(*_args, **_kwargs):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def statuses(path):
+    return json.loads((path / "status.json").read_text())

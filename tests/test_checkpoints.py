@@ -1,0 +1,91 @@
+"""Checkpoints: what their hashes are of, what is pending in them, which one a run goes on from."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from short_runs import begin, flip, grow, make, snapshot, state
+
+from esac_mpi.record import Run, Unreadable, read
+
+
+def test_the_hashes_of_a_checkpoint_are_of_theta_and_of_the_state(tmp_path):
+    run = begin(tmp_path)
+    hashes = []
+    for generation in (1, 1, 2):
+        run.checkpoint(generation, state(generation), {"w": np.ones(2)})
+        hashes.append([read(tmp_path / "checkpoint.h5")[1][name] for name in ("theta_sha256", "state_sha256")])
+    assert hashes[0] == hashes[1]
+    assert hashes[0][0] != hashes[2][0]
+    assert hashes[0][1] != hashes[2][1]
+    assert hashes[0][0] == hashlib.sha256(np.full(5, 1, "<f4").tobytes()).hexdigest()
+    run.close()
+
+
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
+    make(tmp_path)
+    flip(tmp_path / "checkpoint.h5")
+    run = begin(tmp_path)
+    assert run.restored.generation == 2
+    assert run.restored.source.name == "checkpoint_prev.h5"
+    assert "checkpoint.h5: damaged" in caplog.text
+    assert "generation 2" in caplog.text
+    assert run.dropped == 1
+    grow(run, 2, 3)
+    run.checkpoint(3, state(3), {})  # must not push the good one out by the bad one
+    assert read(tmp_path / "checkpoint_prev.h5")[1]["generation"] == 2
+    assert read(tmp_path / "checkpoint.h5")[1]["generation"] == 3
+    run.close()
+
+
+def test_without_a_readable_checkpoint_nothing_is_begun(tmp_path):
+    make(tmp_path)
+    flip(tmp_path / "checkpoint.h5")
+    flip(tmp_path / "checkpoint_prev.h5")
+    before = snapshot(tmp_path)
+    with pytest.raises(Unreadable, match=r"checkpoint\.h5: damaged.*checkpoint_prev\.h5: damaged"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        (tmp_path / name).unlink()
+    with pytest.raises(Unreadable, match=r"metrics\.h5 is there, but no checkpoint"):
+        begin(tmp_path)
+
+
+def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
+    run = begin(tmp_path)
+    grow(run, 0, 2)
+    run.checkpoint(2, state(2), {})
+    without = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
+    pending = {"fitness": np.arange(4.0), "counters.env_steps": np.array(7), "name": np.array("läufe")}
+    run.checkpoint(3, state(3), {}, pending=pending)  # the third row was not made
+    run.checkpoint(2, state(2), {}, pending=pending)
+    assert read(tmp_path / "checkpoint.h5")[1]["state_sha256"] == without
+    run.checkpoint(3, state(3), {}, pending=pending)
+    run.status("requeue", 3)
+    run.close()
+    assert not any("pending" in name for name in read(tmp_path / "metrics.h5")[0])
+    again = begin(tmp_path)
+    assert (again.restored.generation, again.dropped, again.last_row()["generation"]) == (3, 0, 1)
+    assert again.restored.pending.keys() == pending.keys()
+    for name, array in pending.items():
+        np.testing.assert_array_equal(again.restored.pending[name], array)
+    grow(again, 2, 3)
+    again.checkpoint(3, state(3), {})
+    again.close()
+    last = begin(tmp_path)
+    assert last.restored.pending == {}
+    assert last.tail["metrics/generation"].tolist() == [0, 1, 2]
+    last.close()
+
+
+def test_pending_in_the_first_generation(tmp_path):
+    run = begin(tmp_path)
+    run.checkpoint(1, state(1), {}, pending={"fitness": np.zeros(4)})
+    run.close()
+    again = begin(tmp_path)
+    assert again.tail == {}
+    grow(again, 0, 2)
+    again.checkpoint(2, state(2), {})
+    assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [0, 1]
+    again.close()

@@ -1,0 +1,173 @@
+"""Runs of every algorithm as they are read, and docs/hdf5.md held against their files."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import h5py
+import pytest
+from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
+from read_runs import damage, make
+
+from esac_mpi.record import Run
+
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
+PROGRAM = """
+import json, sys
+from esac_mpi import __main__, record
+record.replays.SEGMENT, record.history.SEGMENT_BYTES = 40, 1  # so that short runs close segments
+for argv in json.loads(sys.argv[1]):
+    if code := __main__.main(argv):
+        sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """Runs of 7 generations whose options make every dataset there is, by algorithm."""
+    path = tmp_path_factory.mktemp("fresh")
+    more = {
+        "esac": [*POPULATION, *PHASES, *LEARNER, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
+        "es": [*STRATEGY, "--es.observation_normalisation", "true"],
+        "sac": [*LEARNER, "--sac.steps_per_generation", 20, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
+    }
+    for name in ("td3", "ddpg"):
+        table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
+        more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
+    more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
+    common = [*TASK, *ROUTINE, "--budget.generations", 7]
+    lines = [[*common, "--algorithm", name, "--run-dir", path / name, *more[name]] for name in ALGORITHMS]
+    arguments = json.dumps([list(map(str, line)) for line in lines])
+    line = [sys.executable, "-c", PROGRAM, arguments]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_checkpoints_say_whether_they_are_sound(tmp_path, fresh):
+    path = tmp_path / "run"
+    shutil.copytree(fresh / "esac", path)
+    first, second = Run.open(path).checkpoints
+    assert (first.source.name, first.generation, first.valid) == ("checkpoint.h5", 7, True)
+    assert (second.source.name, second.generation, second.problem) == ("checkpoint_prev.h5", 5, "")
+    damage(path / "checkpoint.h5")
+    segment = next((path / "replay").glob("segment-00000000-*"))
+    damage(segment)
+    first, second = Run.open(path).checkpoints
+    assert (first.generation, first.valid) == (None, False)
+    assert "checkpoint.h5: truncated" in first.problem
+    assert second.generation == 5  # its own file is sound
+    assert str(segment) in second.problem
+
+
+def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
+    run = make(tmp_path)
+    assert Run.open(tmp_path).policy is None
+    run.close()
+    arrays, attributes = Run.open(fresh / "sac").policy
+    assert arrays["theta"].shape == (3 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3,)
+    assert attributes["task"] == "CyclicMDP-v0"
+    assert attributes["policy"] == "sac"
+
+
+def page():
+    """Return {section: {dataset: (dtype, rank, algorithms)}} and {section: {attribute: (type, algorithms)}} of docs/hdf5.md."""
+    datasets, attributes, section = {}, {}, ""
+    for line in (ROOT / "docs/hdf5.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section = line[3:]
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("| ") or cells[0] in ("dataset", "attribute"):
+            continue
+        if len(cells) == 6:
+            name, dtype, shape, _, algorithms, _ = cells
+            assert re.fullmatch(r"\[.*\]", shape), line
+            rank = len(shape.strip("[]").split(",")) if shape != "[]" else 0
+            entry = dtype, rank, named(algorithms)
+            assert datasets.setdefault(section, {}).setdefault(name, entry) is entry, f"{name} stands twice"
+        else:
+            name, kind, algorithms, _ = cells
+            attributes.setdefault(section, {})[name] = kind, named(algorithms)
+    return datasets, attributes
+
+
+def named(algorithms):
+    """Return the algorithms of a cell of the page."""
+    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.split())
+
+
+def kind(value):
+    """Return the type of an attribute as the page has it."""
+    if isinstance(value, str):
+        return "string"
+    return f"{value.dtype} array" if value.ndim else str(value.dtype)
+
+
+def found(path):
+    """Return the same of the files of fresh runs, read with plain h5py."""
+    datasets, attributes, of = {}, {}, {}
+    for file in sorted(path.rglob("*.h5")):
+        algorithm = file.relative_to(path).parts[0]
+        section = f"{file.parent.name}/segment-*.h5" if "segment" in file.name else file.name.replace("_prev", "")
+        with h5py.File(file, "r", locking=False) as opened:
+            nodes = []
+            opened.visititems(lambda name, node, nodes=nodes: nodes.append((name, node)))
+            for name, node in nodes:
+                name = name.removeprefix("tail/")
+                if isinstance(node, h5py.Dataset):
+                    dtype = "string" if h5py.check_string_dtype(node.dtype) else str(node.dtype)
+                    datasets.setdefault(section, {}).setdefault(name, set()).add((dtype, node.ndim))
+                    of.setdefault((section, name), set()).add(algorithm)
+            for name, value in opened.attrs.items():
+                attributes.setdefault(section, {}).setdefault(name, set()).add(kind(value))
+                of.setdefault((section, f"@{name}"), set()).add(algorithm)
+    return datasets, attributes, of
+
+
+def test_the_page_has_every_dataset_as_it_is_in_the_files(fresh):
+    (described, _), (datasets, _, of) = page(), found(fresh)
+    history = {n: e for n, e in described["metrics.h5"].items() if not n.startswith("final/")}
+    described["checkpoint.h5"] |= history
+    described["history/segment-*.h5"] = history
+    assert described.keys() == datasets.keys()
+    for section, entries in described.items():
+        assert entries.keys() == datasets[section].keys(), section
+        for name, (dtype, rank, algorithms) in entries.items():
+            assert datasets[section][name] == {(dtype, rank)}, f"{section}: {name}"
+            assert of[section, name] == algorithms, f"{section}: {name}"
+
+
+def test_the_page_has_every_attribute(fresh):
+    (_, described), (_, attributes, of) = page(), found(fresh)
+    described["checkpoint.h5"] |= described["metrics.h5"]
+    del described["checkpoint.h5"]["checkpoint_generation"]
+    assert described.keys() == attributes.keys()
+    for section, entries in described.items():
+        assert entries.keys() == attributes[section].keys(), section
+        for name, (expected, algorithms) in entries.items():
+            assert attributes[section][name] == {expected}, f"{section}: {name}"
+            assert of[section, f"@{name}"] == algorithms, f"{section}: {name}"
+
+
+def test_the_examples_of_the_page_run(fresh, tmp_path, monkeypatch, capsys):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/quickstart").symlink_to(fresh / "esac")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/hdf5.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    ours: dict = {}
+    exec(blocks[0], ours)
+    exec(blocks[1], {})
+    fitness = ours["run"].members("fitness")
+    assert capsys.readouterr().out.splitlines()[1] == f"(7, 10) {fitness[-1].max()}"
+    header = (fresh / "esac/metrics.h5").read_bytes()[:512].decode().splitlines()[:4]
+    assert [line.split()[0] for line in header] == ["esac_mpi", "schema", "bytes", "sha256"]
+
+
+def test_wide_tables_of_a_fresh_run(fresh):
+    run = Run.open(fresh / "esac")
+    assert run.members("timing/member_seconds").shape == run.members("length").shape == (7, 10)
+    assert len(run.history) == 7
+    assert run.history["env_steps_population"].iloc[-1] == run.members("length").sum()

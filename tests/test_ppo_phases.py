@@ -1,0 +1,231 @@
+"""PPO's phases over restarts, what it refuses, that it learns, and the whole program with it."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+from conftest import ROUTINE, TASK, environment, run
+from gradients import Breaking, Line, same, through
+from small_ppo import KINDS, learner, task
+from stable_baselines3 import PPO
+from whole_runs import assert_same_run, summary
+
+from esac_mpi import envs
+from esac_mpi.algorithms import ppo as algorithm
+from esac_mpi.config import Config, ConfigError, check, updated
+from esac_mpi.learners import LearnerNotFinite
+from esac_mpi.noise import Purpose, integer
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.record import Run
+from esac_mpi.record.checkpoints import read_checkpoint
+from esac_mpi.record.policies import Policy as Saved
+from esac_mpi.rollout import play
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(kind):
+    """From the middle of an episode: at once, in parts, and held, saved, loaded and begun again in another environment."""
+
+    def grown():
+        made, env = learner(kind), task(kind)
+        for k in (1, 2):
+            made.phase(env, k, 0, 47)
+        return made, env
+
+    (straight, env), (parts, its) = grown(), grown()
+    played = len(env.actions)
+    arrays = parts.arrays()
+    assert len(arrays["episode_actions"]) == env.length > 0
+    phase = straight.phase(env, 3, 0, 50)
+    parts.hold()
+    work = parts.begin(its, 3, 0, 50)
+    for _ in range(30):
+        next(work)
+    assert same(parts.arrays(), arrays)
+    saved = parts.arrays()
+    pauses, again = through(work)
+    assert 30 + pauses == 50 + 2
+    assert np.array_equal(phase.vector(), again.vector(), equal_nan=True)
+    parts.release()
+    assert same(parts.arrays(), straight.arrays())
+    assert not same(parts.arrays(), arrays)
+
+    resumed, other = learner(kind, seed=0), task(kind)
+    resumed.load(saved)
+    torch.manual_seed(99)
+    np.random.seed(99)  # noqa: NPY002 the generator that the library shuffles by
+    assert np.array_equal(resumed.phase(other, 3, 0, 50).vector(), phase.vector(), equal_nan=True)
+    assert same(resumed.arrays(), straight.arrays())
+    assert np.array_equal(resumed.theta, straight.theta)
+    assert len(other.actions) == 50 + len(saved["episode_actions"])  # played again, and not counted
+    assert resumed.env_steps == 144 == len(env.actions)
+    assert np.array_equal(other.actions[-50:], env.actions[played:])
+    elsewhere = learner(kind)
+    elsewhere.load(saved)
+    elsewhere.phase(task(kind), 4, 0, 50)
+    assert not np.array_equal(elsewhere.theta, straight.theta)
+
+
+class Short(Line):
+    """End after three steps."""
+
+    def step(self, action):
+        observation, reward, _, truncated = super().step(action)
+        return observation, reward, self.length == 3, truncated
+
+
+@pytest.mark.parametrize("other", [Breaking("raise"), Short()], ids=["unstable", "ended"])
+def test_an_episode_that_ends_sooner_when_it_is_played_again_gives_way_to_a_new_one(caplog, other):
+    made, env = learner(), Line()
+    made.phase(env, 0, 0, 30)
+    assert len(made._episode.actions) > 4
+    old = made._episode.seed
+    phase = made.phase(other, 1, 0, 2)
+    assert other.seeds == [old, made._episode.seed]
+    assert other.seeds[1] != old
+    assert (phase.env_steps, phase.episodes, len(made._episode.actions)) == (2, 0, 2)
+    assert "ends sooner when it is played again: a new one begins" in caplog.text
+
+
+def test_an_observation_that_is_not_finite_says_so():
+    env = Line()
+    env.reset = lambda seed: np.full(1, np.nan, np.float32)
+    with pytest.raises(LearnerNotFinite, match="an observation is not finite at training step 0"):
+        learner().phase(env, 0, 0, 5)
+
+
+def test_a_minibatch_of_one_step_is_refused():
+    with pytest.raises(ConfigError, match=r"ppo.batch_size = 16: leaves a minibatch of one step of 33"):
+        check(updated(Config(), {"ppo.steps_per_generation": 33, "ppo.batch_size": 16}))
+
+
+def test_arrays_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match=r"must be float32 \[\d+\], got float32 \[\d+\]"):
+        learner("continuous").load(learner("categorical").arrays())
+    with pytest.raises(ValueError, match="learner arrays must be"):
+        learner().load({"env_steps": np.array(1)})
+
+
+@pytest.mark.parametrize("part", ["actor", "critic"])
+def test_a_learner_that_is_not_finite_says_so(part):
+    made = learner()
+    made._parts[part][2].data[0] = math.nan
+    with pytest.raises(LearnerNotFinite, match=f"the PPO learner's .*{part}.* are no longer finite at training step"):
+        made.phase(Line(), 0, 0, 50)
+
+
+def test_losses_that_are_not_finite_are_told_also_where_nothing_was_drawn_after_them():
+    made = learner(epochs=1)
+    made._model.policy.value_net.bias.data[0] = math.nan
+    with pytest.raises(
+        LearnerNotFinite, match="the PPO learner's actor, critic, losses are no longer finite at training step 10"
+    ):
+        made.phase(Line(), 0, 0, 10)
+
+
+def test_no_start_state_at_all_is_an_error():
+    class Never(Line):
+        def reset(self, seed):
+            raise envs.UnstablePhysics
+
+    with pytest.raises(envs.UnstablePhysics):
+        learner().phase(Never(), 0, 0, 20)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("categorical", 0), ("categorical", 1), ("categorical", 2), ("gaussian_argmax", 0)])
+def test_it_learns_the_toy(kind, seed):
+    """CyclicMDP-v0 of 100 steps: the optimum, 100, after 1,792 steps and 280 updates."""
+    env = envs.make("CyclicMDP-v0", 100)
+    made = learner(kind, (3, 32, 32, 3), seed, lr_ppo=3e-3, batch_size=64, epochs=10)
+    policy = Policy(Layout((3, 32, 32, 3)), "tanh", "clip", env.low, env.high)
+    assert play(env, policy.set(made.theta), 0).episodic_return < 3
+    assert sum(made.phase(env, k, 0, 256).gradient_updates for k in range(7)) == 280
+    assert play(env, policy.set(made.theta), 0).episodic_return == 100
+
+
+SMALL = ["--ppo.steps_per_generation", 70, "--ppo.batch_size", 16, "--ppo.epochs", 3]
+
+
+def counted(path, monkeypatch, ranks: int, *arguments) -> int:
+    """Run the program; return the steps that its environments counted, without those of the start-up comparison."""
+    path.mkdir()
+    monkeypatch.setenv("COUNT_DIR", str(path))
+    run(ranks, *arguments)
+    return sum(file.stat().st_size for file in path.iterdir()) - Run.open(arguments[-1]).provenance["probe_steps"]
+
+
+def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch):
+    """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
+    arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, "--budget.generations"]
+    straight = counted(tmp_path / "a", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "straight")
+    counted(tmp_path / "b", monkeypatch, 2, *arguments, 3, "--run-dir", tmp_path / "parts")
+    again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
+    resumed = counted(tmp_path / "c", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "parts")
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
+    assert sum(said["env_steps"].values()) == straight
+    assert resumed == 2 * 70 + rows["final/env_steps_evaluation"] + again
+    assert again > 0
+    assert said["env_steps"]["learner"] == said["nominal_steps"] == 5 * 70
+    assert said["gradient_updates"] == 5 * 3 * 5
+    assert said["last_evaluation"]["ppo"] == said["final_return"]
+    assert np.isfinite(rows["metrics/ppo_critic_loss"]).all()
+
+
+def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path):
+    """A discrete task, whose outputs are scaled in the file."""
+    arguments = ["--algorithm", "ppo", "--task.id", "CartPole-v1", *ROUTINE, *SMALL, "--ppo.lr_ppo", 0.01]
+    run(1, *arguments, "--budget.generations", 6, "--run-dir", tmp_path)
+    policy, env = Saved.load(tmp_path), envs.make("CartPole-v1")
+    assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)
+    assert f"stable_baselines3 {stable_baselines3.__version__}" in policy.versions
+    seeds = [integer(0, Purpose.EVALUATION, policy.generation, block=episode) for episode in range(4)]
+    recorded = Run.open(tmp_path).columns["metrics/evaluation_ppo"][policy.generation - 1]
+    assert [play(env, policy, seed).episodic_return for seed in seeds] == recorded.tolist()
+    assert np.ptp(recorded) > 0
+
+
+@pytest.mark.parametrize("extra", [[], ["--check"]])
+def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp_path, extra):
+    arguments = ["--algorithm", "ppo", *TASK, "--run-dir", str(tmp_path / "run"), *extra]
+    code = "import json, sys; sys.modules['stable_baselines3'] = None\nfrom esac_mpi.__main__ import main\n"
+    line = [sys.executable, "-c", code + "sys.exit(main(json.loads(sys.argv[1])))", json.dumps(list(map(str, arguments)))]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2, done.stderr
+    told = "algorithm = ppo needs stable_baselines3, which is not installed: pip install 'esac_mpi[baselines]'"
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"ppo.lr_ppo": 0.0}, "ppo.lr_ppo = 0.0: must be positive"),
+        ({"ppo.gae_lambda": 1.5}, "ppo.gae_lambda = 1.5: must be at most 1"),
+        ({"ppo.batch_size": 1}, "ppo.batch_size = 1: must be from 2 to ppo.steps_per_generation"),
+        ({"ppo.steps_per_generation": 63}, "ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation"),
+        ({"algorithm": "ppo", "learner.precision": "bf16"}, "learner.precision = bf16: not with algorithm = ppo"),
+    ],
+)
+def test_impossible_settings_are_refused(changed, told):
+    with pytest.raises(ConfigError, match=told):
+        check(updated(Config(), changed))
+
+
+def test_its_table_is_the_librarys_defaults():
+    import inspect
+
+    theirs = {name: parameter.default for name, parameter in inspect.signature(PPO.__init__).parameters.items()}
+    names = {
+        "lr_ppo": "learning_rate", "gamma": "gamma", "gae_lambda": "gae_lambda", "clip_range": "clip_range",
+        "entropy_coefficient": "ent_coef", "value_coefficient": "vf_coef", "max_grad_norm": "max_grad_norm",
+        "steps_per_generation": "n_steps", "batch_size": "batch_size", "epochs": "n_epochs",
+    }  # fmt: skip
+    assert {name: getattr(Config().ppo, name) for name in names} == {name: theirs[other] for name, other in names.items()}
+    assert [*algorithm.DECLARES.policies] == [algorithm.DECLARES.learning.learner] == ["ppo"]

@@ -1,0 +1,176 @@
+"""A published file is whole at every moment: kills, full disks and flipped bits lose nothing that was there."""
+
+import errno
+import os
+import random
+import subprocess
+import time
+
+import h5py
+import numpy as np
+import pytest
+from short_runs import child, failing, make
+
+from esac_mpi import record
+from esac_mpi.record import Run, Unreadable, Unsaved, digest, publish, read
+
+ARRAYS = {
+    "state/theta": np.linspace(0, 1, 300, dtype=np.float32),
+    "empty": np.zeros((0, 17)),
+    "scalar": np.array(7, np.int64),
+    "flag": np.array(True),
+    "big-endian": np.arange(3, dtype=">f8"),
+    "name": np.array("läufe"),
+    "names": np.array(["a", "bcd"]),
+}
+
+
+def test_arrays_and_attributes_are_read_as_they_were_published(tmp_path):
+    path = tmp_path / "x.h5"
+    publish(path, ARRAYS, {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5, "a": np.arange(2)})
+    arrays, attributes = read(path)
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert arrays[name].shape == array.shape
+        np.testing.assert_array_equal(arrays[name], array)
+    assert attributes.pop("a").tolist() == [0, 1]
+    assert attributes == {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5}
+    assert digest(arrays) == digest(ARRAYS)
+    with h5py.File(path) as file:  # by plain h5py
+        np.testing.assert_array_equal(file["state/theta"][:], ARRAYS["state/theta"])
+
+
+def test_digest_tells_names_types_and_shapes_apart():
+    zeros = np.zeros(4, np.float32)
+    others = [{"a": zeros}, {"b": zeros}, {"a": zeros.reshape(2, 2)}, {"a": zeros.view(np.int32)}, {"a": zeros, "b": zeros[:0]}]
+    assert len({digest(arrays) for arrays in others}) == len(others)
+    assert digest({"a": np.arange(3, dtype=">i4")}) == digest({"a": np.arange(3, dtype="<i4")})
+    assert digest({"a": np.eye(3)[:, 1]}) == digest({"a": np.array([0.0, 1.0, 0.0])})
+
+
+def test_every_truncation_and_flipped_bit_is_detected(tmp_path):
+    path = tmp_path / "x.h5"
+    publish(path, ARRAYS, {"n": 1})
+    content = path.read_bytes()
+    for length in range(0, len(content), 512):
+        path.write_bytes(content[:length])
+        with pytest.raises(Unreadable):
+            read(path)
+    choose = random.Random(0)
+    for bit in [choose.randrange(8 * len(content)) for _ in range(250)] + [choose.randrange(8 * 512) for _ in range(50)]:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(Unreadable):
+            read(path)
+
+
+def test_unreadable_says_what_is_wrong(tmp_path, monkeypatch):
+    path = tmp_path / "x.h5"
+    with pytest.raises(Unreadable, match="No such file"):
+        read(path)
+    with h5py.File(path, "w") as file:
+        file["a"] = 1
+    with pytest.raises(Unreadable, match="not a file of esac_mpi"):
+        read(path)
+    publish(path, ARRAYS, {})
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Unreadable, match="truncated"):
+        read(path)
+    monkeypatch.setattr(record.files, "SCHEMA", 9)
+    publish(path, ARRAYS, {})
+    monkeypatch.undo()
+    with pytest.raises(Unreadable, match="schema 9, written by another version"):
+        read(path)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
+    path = tmp_path / "x.h5"
+    publish(path, {"a": np.ones(1)}, {})
+    monkeypatch.setattr(os, call, failing())
+    with pytest.raises(Unsaved, match=r"No space left.*needed [\d,]+ bytes, free [\d,]+ bytes"):
+        publish(path, {"a": np.zeros(1)}, {})
+    assert [p.name for p in tmp_path.iterdir()] == ["x.h5"]
+    assert read(path)[0]["a"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_a_full_disk_keeps_the_old_file(tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        path = tmp_path / "x.h5"
+        publish(path, {"a": np.ones(60_000)}, {})
+        with pytest.raises(Unsaved, match="No space left"):
+            publish(path, {"a": np.zeros(100_000)}, {}, previous=True)
+        assert [p.name for p in tmp_path.iterdir()] == ["x.h5"]
+        assert read(path)[0]["a"].all()
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+def test_the_file_before_is_kept(tmp_path, monkeypatch, hard_links):
+    if not hard_links:
+        monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    path, previous = tmp_path / "x.h5", tmp_path / "x_prev.h5"
+    for number in range(3):
+        publish(path, {"a": np.array(number)}, {}, previous=True)
+    assert (read(path)[0]["a"], read(previous)[0]["a"]) == (2, 1)
+    monkeypatch.undo()
+    previous.unlink()
+    os.link(path, previous)  # as a kill between the two renames leaves it
+    publish(path, {"a": np.array(3)}, {}, previous=True)
+    assert (read(path)[0]["a"], read(previous)[0]["a"]) == (3, 2)
+    assert {p.name for p in tmp_path.iterdir()} == {"x.h5", "x_prev.h5"}
+
+
+def test_a_kill_while_publishing_leaves_whole_files(tmp_path):
+    path = tmp_path / "x.h5"
+    code = f"""
+import itertools, pathlib, numpy as np
+from esac_mpi.record import publish
+publish(pathlib.Path({str(path)!r}), {{"n": np.array(0)}}, {{}})
+print("go", flush=True)
+for n in itertools.count():
+    publish(pathlib.Path({str(path)!r}), {{"n": np.array(n), "a": np.full(50_000, n)}}, {{}}, previous=True)
+"""
+    choose = random.Random(1)
+    for _ in range(10):
+        process = child(code)
+        process.stdout.readline()
+        time.sleep(choose.uniform(0.01, 0.15))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        current = read(path)[0]
+        assert (current.get("a", current["n"]) == current["n"]).all()
+        assert current["n"] == 0 or read(tmp_path / "x_prev.h5")[0]["n"] in (current["n"], current["n"] - 1)
+
+
+def test_reading_while_a_run_publishes(tmp_path):
+    make(tmp_path / "run", 2)
+    code = f"""
+import numpy as np
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+run = Run.begin({str(tmp_path / "run")!r}, Config(), {{}})
+print("go", flush=True)
+for g in range(2, 10_000):
+    row = {{"generation": g, "fitness": np.arange(4.0) + g, "sigma": 0.5}}
+    run.append(row, {{"wall_seconds": g, "busy_seconds": np.ones(2)}})
+    run.publish_metrics(force=True)
+"""
+    process = child(code)
+    process.stdout.readline()
+    seen = []
+    while len(set(seen)) < 5:
+        with h5py.File(tmp_path / "run" / "metrics.h5") as file:
+            seen.append(len(file["metrics/generation"]))
+            np.testing.assert_array_equal(file["metrics/fitness"][:, 0], np.arange(seen[-1]))
+        seen.append(len(Run.open(tmp_path / "run").columns["metrics/generation"]))
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert seen == sorted(seen)

@@ -1,0 +1,141 @@
+"""run.lock: one run in a directory, also where the file system has no locks."""
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from short_runs import HOLD, begin, child, failing, make, snapshot, state
+
+from esac_mpi import record
+from esac_mpi.record import Refused, Run
+
+
+def test_a_locked_directory_is_refused_and_a_stale_lock_taken_over(tmp_path):
+    process = child(HOLD.format(path=str(tmp_path)))
+    assert process.stdout.readline() == "held\n"
+    before = snapshot(tmp_path)
+    with pytest.raises(Refused, match=f"host {socket.gethostname()}, pid {process.pid}"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    run = begin(tmp_path)
+    assert (tmp_path / "run.lock").read_text().split()[1] == str(os.getpid())
+    run.close()
+
+
+def test_a_run_whose_directory_was_taken_stops_writing(tmp_path):
+    run = begin(tmp_path)
+    (tmp_path / "run.lock").write_text("another 1 now\n")  # as on a file system without locks
+    with pytest.raises(Refused, match="another run has taken"):
+        run.checkpoint(1, state(1), {})
+    assert not (tmp_path / "checkpoint.h5").exists()
+    run.close()
+
+
+@pytest.fixture
+def no_locks(monkeypatch):
+    monkeypatch.setattr(record.lock.fcntl, "lockf", failing(errno.ENOLCK))
+
+
+def touched(path, ago):
+    when = time.time() - ago
+    os.utime(path / "run.lock", (when, when))
+
+
+def test_without_locks_a_run_that_let_go_is_taken_at_once(tmp_path, no_locks, caplog):
+    make(tmp_path)
+    assert "no locks on this file system" in caplog.text
+    assert (tmp_path / "run.lock").read_bytes().isspace()
+    begin(tmp_path).close()
+    assert "taken over" not in caplog.text
+
+
+def test_without_locks_a_run_that_showed_life_is_refused(tmp_path, no_locks):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    touched(tmp_path, ago=590)
+    before = snapshot(tmp_path)
+    with pytest.raises(Refused, match=r"host elsewhere, pid 77, since 2026\S+, last sign of life 59\d s ago.*10 minutes"):
+        begin(tmp_path)
+    assert snapshot(tmp_path) == before
+    assert not record.lock.is_free(tmp_path)
+
+
+def test_without_locks_a_silent_run_is_taken_over(tmp_path, no_locks, caplog):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    touched(tmp_path, ago=610)
+    assert record.lock.is_free(tmp_path)
+    run = begin(tmp_path)
+    assert "taken over from host elsewhere, pid 77: last sign of life 61" in caplog.text
+    (tmp_path / "run.lock").write_text("elsewhere 78 2026-01-01T00:00:00\n")  # two at the same moment: the later one stays
+    with pytest.raises(Refused, match="another run has taken"):
+        run.status("running", 3)
+    run.close()
+    assert (tmp_path / "run.lock").read_text().split()[1] == "78"
+
+
+def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path, no_locks, caplog):
+    make(tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid, free in ((ended.pid, True), (os.getppid(), False)):
+        (tmp_path / "run.lock").write_text(f"{socket.gethostname()} {pid} 2026-01-01T00:00:00\n")
+        assert record.lock.is_free(tmp_path) == free
+        if free:
+            begin(tmp_path).close()
+            assert f"taken over from host {socket.gethostname()}, pid {pid}" in caplog.text
+        else:
+            with pytest.raises(Refused, match="last sign of life 0 s ago"):
+                begin(tmp_path)
+
+
+def test_the_age_of_the_lock_is_told_by_the_file_server_not_by_this_host(tmp_path, no_locks, monkeypatch):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    with pytest.raises(Refused, match="last sign of life"):
+        begin(tmp_path)
+
+
+def test_a_run_touches_its_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.1)
+    run = begin(tmp_path)
+    for action in (run.beat, lambda: run.status("running", 1), lambda: time.sleep(1)):  # at each publication, and between
+        touched(tmp_path, ago=1000)
+        action()
+        assert (tmp_path / "run.lock").stat().st_mtime > time.time() - 60
+    run.close()
+    touched(tmp_path, ago=1000)
+    run.beat()  # does nothing
+    time.sleep(0.3)
+    assert (tmp_path / "run.lock").stat().st_mtime < time.time() - 900
+
+
+def test_a_run_begun_afresh_touches_its_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.05)
+    make(tmp_path / "run")
+    run = begin(tmp_path / "run", fresh=True)
+    touched(tmp_path / "run", ago=1000)
+    end = time.monotonic() + 20
+    while (tmp_path / "run/run.lock").stat().st_mtime < time.time() - 900:
+        assert time.monotonic() < end, "no sign of life"
+        time.sleep(0.05)
+    run.close()
+
+
+def test_reading_does_not_disturb_the_lock(tmp_path):
+    process = child(HOLD.format(path=str(tmp_path)))
+    process.stdout.readline()
+    Run.open(tmp_path).state  # noqa: B018
+    with pytest.raises(Refused):
+        begin(tmp_path)
+    process.kill()
+    process.wait()
+    process.stdout.close()

@@ -1,0 +1,279 @@
+"""How a run stops: signals, the end of the batch job, hanging; and that nothing is lost by it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, TASK, environment, run
+from whole_runs import assert_same_run, rows_published, science, summary, wait_for
+
+from esac_mpi.record import Run, read
+
+
+def status(path: Path) -> dict:
+    return json.loads((path / "status.json").read_text())
+
+
+SIGNALLED = ["--task.id", "own_envs:Signalled-v0", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, alone):
+    """Eight generations of ESAC; the steps before each part of one are in its rows."""
+    path = tmp_path_factory.mktemp("uninterrupted") / "run"
+    alone(*SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    return path
+
+
+def steps_before(path: Path, generation: int, part: str) -> int:
+    """Return how many steps one process makes before a part of a generation: its population, its SAC phase, its evaluation."""
+    rows, kinds = science(path), ("population", "learner", "evaluation")
+    row = {kind: rows[f"metrics/env_steps_{kind}"][generation - 2 : generation] for kind in kinds}
+    done = int(sum(values[0] for values in row.values()))
+    for kind in kinds[: kinds.index(part)]:
+        done += int(row[kind][1] - row[kind][0])
+    assert row[part][1] > row[part][0]
+    return done + Run.open(path).provenance["probe_steps"]
+
+
+@pytest.mark.parametrize("part", ["population", "learner", "evaluation"])
+def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_again(uninterrupted, tmp_path, monkeypatch, part):
+    rows = science(uninterrupted)
+    phases = np.flatnonzero(rows["metrics/sac_phase"]) + 1
+    generation = {"population": 5, "learner": int(phases[phases > 2][0]), "evaluation": 6}[part]
+    monkeypatch.setenv("SIGNALS", "2")
+    monkeypatch.setenv("SIGNAL_AT", str(steps_before(uninterrupted, generation, part) + 7))
+    path = tmp_path / "run"
+    done = run(1, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=75)
+    stopped = generation if part == "evaluation" else generation - 1
+    assert f"stopped at generation {stopped}" in done.stdout
+    assert (status(path)["status"], status(path)["generation"]) == ("requeue", stopped)
+    assert len(science(path)["metrics/generation"]) == generation - 1
+    assert any(name.startswith("pending/") for name in read(path / "checkpoint.h5")[0]) == (part == "evaluation")
+    monkeypatch.delenv("SIGNAL_AT")
+    run(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    assert_same_run(uninterrupted, path)
+
+
+def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone):
+    halves = ["--algorithm", "sac", "--task.id", "own_envs:Signalled-v0", *LEARNER, *ROUTINE, "--sac.steps_per_generation", 70]
+    alone(*halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
+    monkeypatch.setenv("SIGNALS", "2")
+    monkeypatch.setenv("SIGNAL_AT", str(100 + 70 * 3 + 4 * 30 + 20))  # in the fourth or fifth phase
+    done = run(1, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run", code=75)
+    assert re.search("stopped at generation [34]", done.stdout)
+    monkeypatch.delenv("SIGNAL_AT")
+    run(2, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run")
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGNAL_AT", "450")
+    for signals, code in ((1, 75), (2, 75), (3, 1)):  # of whichever rank comes there first
+        monkeypatch.setenv("SIGNALS", str(signals))
+        path = tmp_path / str(signals)
+        done = run(3, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=code)
+        assert summary(path)["status"] == ("requeue" if code == 75 else "dead")
+        assert ("third signal" in done.stderr) == (signals == 3)
+    monkeypatch.delenv("SIGNAL_AT")
+    for signals in (1, 2, 3):
+        done = run(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", tmp_path / str(signals))
+        assert ("ended without a word" in done.stdout) == (signals == 3)
+        assert_same_run(uninterrupted, tmp_path / str(signals))
+
+
+def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone):
+    arguments = ["--task.id", "own_envs:Slow-v0", *SMALL, "--stop.grace_seconds", 0.5, "--budget.generations", 2]
+    alone(*arguments, "--run-dir", tmp_path / "straight")
+    monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
+    process = start(2, *arguments, "--run-dir", tmp_path / "run", program=EAGER)
+    wait_for(lambda: (tmp_path / "run/status.json").exists() and status(tmp_path / "run")["status"] == "running")
+    time.sleep(1.0)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 75, errors
+    assert time.monotonic() - sent < 20
+    assert status(tmp_path / "run")["status"] == "requeue"
+    monkeypatch.setenv("SLOW", "0")
+    run(3, *arguments, "--run-dir", tmp_path / "run")
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_a_signal_before_the_first_generation_writes_a_whole_state_or_nothing(tmp_path, start):
+    for number, pause in enumerate((0.5, 1.0, 1.5)):
+        path = tmp_path / str(number)
+        process = start(2, *CYCLIC, "--budget.generations", 100_000, "--run-dir", path)
+        time.sleep(pause)
+        errors = signalled_until_it_ends(process)
+        if process.returncode == 75:
+            assert "Traceback" not in errors
+            assert not path.exists() or status(path)["status"] == "requeue"
+        else:
+            assert not path.exists()  # the signal came before Python could hear it
+
+
+def signalled_until_it_ends(process) -> str:
+    """Signal a run, ever more seldom; a launcher loses what comes before it has started its processes. Return stderr."""
+    for pause in (5, 5, 10, 20, 40, 80, 160):  # a third signal heard would end it unsaved
+        process.send_signal(signal.SIGUSR1)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=pause)[1]
+    raise TimeoutError
+
+
+def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
+    for seconds in (12, 60, 300):  # on a busy machine the start alone may take the first of them
+        start, path = time.monotonic(), tmp_path / str(seconds)
+        run(2, *CYCLIC, "--budget.generations", 10**6, "--max-hours", seconds / 3600, "--run-dir", path, code=75)
+        assert time.monotonic() - start < seconds + 18
+        assert status(path)["status"] == "requeue"
+        if status(path)["generation"] > 0:
+            return
+    raise AssertionError("no generation in 300 s")
+
+
+def test_a_generation_that_outlasts_the_job_is_given_up_whatever_max_hours_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOW", "1.0")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 9))
+    start = time.monotonic()
+    path = tmp_path / "run"
+    slow = ["--task.id", "own_envs:Slow-v0", *SMALL, "--budget.generations", 5]
+    run(1, *slow, "--max-hours", 1, "--run-dir", path, code=75)
+    assert time.monotonic() - start < 40
+    assert (status(path)["status"], status(path)["generation"]) == ("requeue", 0)
+
+
+def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
+    path = tmp_path / "run"
+    arguments = ["--task.id", "own_envs:Stuck-v0", "--algorithm", "es", "--es.population_size", 10, "--policy.hidden", 8, 8]
+    arguments += ["--stop.member_minutes", 0.1, "--budget.generations", 10**5]  # es: a set-up without torch is well below
+    start = time.monotonic()
+    done = run(2, *arguments, "--run-dir", path, code=None)
+    assert done.returncode != 0
+    assert time.monotonic() - start < 60
+    assert re.search(r"rank \d on \S+ hangs: .* for 0.1 minutes \(stop.member_minutes\), generation \d", done.stderr)
+    assert re.search(r"own_envs.py\", line \d+ in step", done.stderr)
+    assert summary(path)["status"] == "dead"
+    read(path / "checkpoint.h5")
+
+
+def test_starts_without_progress_end_as_failed_and_a_person_may_try_again(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    arguments = [*SIGNALLED, "--stop.starts", 2, "--budget.generations", 2, "--run-dir", path]
+    monkeypatch.setenv("SIGNALS", "2")
+    monkeypatch.setenv("SIGNAL_AT", "120")
+    run(1, *arguments, code=75)
+    assert status(path)["status"] == "requeue"
+    done = run(1, *arguments, code=1)
+    assert status(path)["status"] == "failed"
+    assert "2 starts in a row" in done.stdout + done.stderr
+    monkeypatch.setenv("SIGNALS", "3")  # and some that die without a word
+    run(1, *arguments, code=1)
+    run(1, *arguments, code=1)
+    assert summary(path)["status"] == "dead"
+    done = run(1, *arguments, code=1)
+    assert "2 starts in a row without a new checkpoint" in done.stderr
+    assert status(path)["status"] == "failed"
+    monkeypatch.delenv("SIGNAL_AT")
+    run(1, *arguments)
+    assert status(path)["status"] == "complete"
+
+
+def test_rank_0_killed_is_dead_and_resumes(tmp_path, start, uninterrupted):
+    path = tmp_path / "run"
+    arguments = [*CYCLIC, "--budget.generations", 10**5, "--run-dir", path]
+    process = start(2, *arguments, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 3)
+    os.kill(status(path)["pid"], signal.SIGKILL)
+    began = time.monotonic()
+    process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert time.monotonic() - began < 10
+    assert summary(path)["status"] == "dead"
+
+
+def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp_path, start):
+    path = tmp_path / "run"
+    arguments = [*CYCLIC, "--budget.generations", 10**5, "--run-dir", path]
+    process = start(2, *arguments, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 3)
+    assert summary(path)["status"] == "running"
+    done = run(2, *arguments, code=2)
+    assert f"in use by another run: host {status(path)['host']}, pid {status(path)['pid']}" in done.stderr
+    assert "Traceback" not in done.stderr
+    made = rows_published(path)
+    wait_for(lambda: rows_published(path) > made)
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=300)
+    assert (process.returncode, status(path)["status"]) == (75, "requeue")
+
+
+def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLOW", "0.1")
+    monkeypatch.setenv("NODES", "2")
+    start, path = time.monotonic(), tmp_path / "run"
+    many = [*SMALL, "--esac.population_size", 200]  # minutes a generation, if a node finishes its share
+    slow = ["--task.id", "own_envs:Slow-v0", *many, "--budget.generations", 5]
+    run(2, *slow, "--max-hours", 8 / 3600, "--run-dir", path, code=75, program=EAGER)
+    assert time.monotonic() - start < 60
+    assert (status(path)["status"], status(path)["generation"]) == ("requeue", 0)
+
+
+@pytest.mark.parametrize("broken", ["closed", "full"])
+def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
+    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 10**4, "--run-dir", tmp_path / "run"]
+    reader, writer = os.pipe()
+    if broken == "closed":
+        os.close(reader)
+    else:
+        os.set_blocking(writer, False)
+        with suppress(BlockingIOError):
+            while os.write(writer, bytes(4096)):
+                pass
+        os.set_blocking(writer, True)
+    line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]  # no launcher, which would read it
+    process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=writer)
+    os.close(writer)
+    assert process.wait(300) != 0
+    assert Run.open(tmp_path / "run").state == "failed"
+
+
+def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
+    path = tmp_path / "run"
+    arguments = [*TASK, "--algorithm", "es", "--es.population_size", 10, "--policy.hidden", 8, 8, "--run-dir", path]
+    arguments += ["--stop.member_minutes", 0.1, "--budget.generations", 10**5]
+    process = start(0, *arguments, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 3)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(8)  # more than the 6 s that a member may take
+    process.send_signal(signal.SIGCONT)
+    made = rows_published(path)
+    wait_for(lambda: rows_published(path) > made + 5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=300)
+    assert process.returncode == 75
+
+
+def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path, alone):
+    few = [*CYCLIC, "--esac.population_size", 4, "--budget.generations", 4]
+    alone(*few, "--run-dir", tmp_path / "one")
+    run(7, *few, "--run-dir", tmp_path / "seven")
+    assert_same_run(tmp_path / "one", tmp_path / "seven")
+
+
+def test_a_learner_that_breaks_ends_the_run_in_one_line_and_leaves_the_checkpoint(tmp_path):
+    broken = [*CYCLIC, "--sac.temperature", 1e308, "--budget.generations", 50, "--run-dir", tmp_path / "run"]
+    done = run(2, *broken, code=1)
+    assert len([line for line in done.stderr.splitlines() if "finite" in line]) == 1
+    assert "Traceback" not in done.stderr
+    assert summary(tmp_path / "run")["status"] == "failed"
+    read(tmp_path / "run/checkpoint.h5")

@@ -1,0 +1,117 @@
+"""The whole program in trouble: what ends a run, what is refused, and what is said about it."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CYCLIC, ROOT, ROUTINE, SMALL, TASK, run
+from whole_runs import science, summary
+
+from esac_mpi import train
+from esac_mpi.record import Run, read
+
+
+def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
+    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 1000, "--run-dir", tmp_path / "run"]
+    start = time.monotonic()
+    done = run(3, *arguments, code=None)
+    assert time.monotonic() - start < 60
+    assert done.returncode == 1
+    assert "the simulator lost its licence" in done.stderr
+    assert "failed:" in done.stderr
+    read(tmp_path / "run" / "checkpoint.h5")  # sound
+    assert Run.open(tmp_path / "run").state in ("failed", "dead")
+    assert re.search(
+        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d", done.stderr
+    )
+
+
+def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkpoint_before_it(tmp_path):
+    step = ["--es.optimiser", "sgd", "--es.lr_es", 1e30, "--es.weight_decay", 1e10]
+    arguments = ["--algorithm", "es", *TASK, *ROUTINE, *step, "--budget.generations", 6, "--evaluation.every", 2]
+    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
+    assert done.stderr.splitlines() == [
+        "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower "
+        "lr_es, weight_decay or sigma"
+    ]
+    assert Run.open(tmp_path / "run").state == "failed"
+    assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()
+    assert not (tmp_path / "run" / "policy.h5").exists()
+
+
+def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
+    arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
+    done = run(2, *arguments)
+    assert "is not finite: ranked last, counted" in done.stdout
+    rows = science(tmp_path / "run")
+    broken = np.isnan(rows["metrics/fitness"])
+    evaluated = sum(np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac"))
+    assert broken.any()
+    in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
+    assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
+    for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
+        won = winners[winners >= 0]
+        assert not bad[won].any()
+        assert won.size == min(winners.size, (~bad).sum())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task.id", "HalfCheetah-v55"], "HalfCheetah"),
+        (["--task.id", "CartPole-v1"], "CartPole-v1"),
+        (["--task.id", "dm_control/walker-wolk-v0"], "walker-walk"),
+        (["--esac.population_size", "11"], "must be even"),
+        (["--esac.popsize", "11"], "did you mean"),
+        (["--esac.population_size", "many"], "population-size"),
+        (["--esac.sac_copies", "30"], "SAC copies"),
+        (["--learner.device", "cuda:77"], "learner.device"),
+        (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
+        (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),
+        (["--esac.noise", "table", "--esac.noise_table_size", "1000"], "noise_table_size = 1000: theta alone has"),
+    ],
+)
+def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, arguments, message):
+    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=2)
+    assert done.stderr.count(message) + done.stderr.count(message.replace("_", "-")) >= 1
+    assert "Traceback" not in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp_path):
+    arguments = [*CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
+    run(0, *arguments)
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        content = bytearray((tmp_path / "run" / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / "run" / name).write_bytes(content)
+    done = run(2, *arguments, code=65)
+    assert done.stderr.count("no readable checkpoint") == 1
+    run(2, *arguments, "--fresh")
+    assert summary(tmp_path / "run")["status"] == "complete"
+    assert (tmp_path / "run.old-1" / "checkpoint.h5").exists()
+
+
+def test_help_names_every_field_once_from_one_rank():
+    done = run(2, "--help")
+    assert done.stdout.count("--esac.winner-pull") == 1
+    assert "zeta" in done.stdout
+    assert "MPICH's mpirun the second one" in " ".join(done.stdout.split())  # what Ctrl-C does is the launcher's affair
+
+
+def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, monkeypatch):
+    python = Path(sys.executable)
+    monkeypatch.setenv("PATH", str(python.parent))
+    monkeypatch.chdir(ROOT)
+    assert train.plotter() == "python tools/plot.py"
+    monkeypatch.chdir(tmp_path)
+    assert train.plotter() == f"python {ROOT / 'tools/plot.py'}"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert train.plotter() == f"{python} {ROOT / 'tools/plot.py'}"
+    assert subprocess.run(f"{train.plotter()} --help", shell=True, capture_output=True).returncode == 0
+    assert train.plotter(tmp_path / "site-packages" / "esac_mpi") == ""

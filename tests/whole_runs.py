@@ -1,0 +1,59 @@
+"""Runs of the whole program: what two of them must have in common, and what to wait for while one is going on."""
+
+import json
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+from commands import command
+
+from esac_mpi.record import Run
+
+
+def science(path: Path) -> dict[str, np.ndarray]:
+    """Return the run's metrics rows: all that must not depend on ranks, machines or restarts."""
+    return {name: values for name, values in Run.open(path).columns.items() if name.startswith("metrics/")}
+
+
+def summary(path: Path) -> dict:
+    """Return what `tools/summary.py RUN --json` prints, without a process for it."""
+    with redirect_stdout(StringIO()) as printed:
+        assert command("summary").main([str(path), "--json"]) == 0
+    return json.loads(printed.getvalue())
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Compare rows, hashes, counts and returns of two runs; they must be equal to the bit."""
+    first, second = science(one), science(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    a, b = summary(one), summary(other)
+    for key in (
+        "theta_sha256",
+        "state_sha256",
+        "env_steps",
+        "gradient_updates",
+        "nominal_steps",
+        "best_return",
+        "final_return",
+        "sigma",
+    ):
+        assert a[key] == b[key], key
+
+
+def wait_for(condition, seconds: float = 300.0):
+    """Return the first true answer of `condition`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := condition():
+            return answer
+        time.sleep(0.02)
+    raise TimeoutError
+
+
+def rows_published(path: Path) -> int:
+    """Return how many rows a reader of a run sees now."""
+    return len(Run.open(path).columns.get("metrics/generation", ())) if (path / "metrics.h5").exists() else 0
