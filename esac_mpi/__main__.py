@@ -8,9 +8,9 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # 
 
 import time
 
-from esac_mpi import batch
+from esac_mpi import batch_system
 
-BEGAN, SECONDS_LEFT = time.monotonic(), batch.seconds_left(os.environ)  # before MPI starts: it may run a command
+BEGAN, SECONDS_LEFT = time.monotonic(), batch_system.seconds_left(os.environ)  # before MPI starts: it may run a command
 
 import platform
 import sys
@@ -25,7 +25,7 @@ def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | in
     if world.rank == 0:
         try:
             answer = config.load(argv, log.say, log.warn)
-            if answer[1] and (later := batch.later_round(os.environ)):
+            if answer[1] and (later := batch_system.later_round(os.environ)):
                 log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
                 answer = answer[0], False
         except config.ConfigError as error:

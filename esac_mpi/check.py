@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, envs, job, kernels, learners, mutation, ram, set_up
+from esac_mpi import affinity, capacity, envs, epsilon, job, kernels, learners, ram, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World, binding, boards, free_memory
 from esac_mpi.config import Config
 from esac_mpi.envs import probe
-from esac_mpi.learners import capacity
+from esac_mpi.params import Params
 from esac_mpi.policy import Layout
 from esac_mpi.ram import GIB, size
 
@@ -204,8 +204,9 @@ def machine(config: Config, ranks: list[Rank]) -> list[Line]:
 
 def learner(config: Config, cores: list[int], ranks: int) -> Line:
     """Return the line about torch, which rank 0 alone imports, and the GPUs that it sees; on its node there are `ranks`."""
-    if config.algorithm == "es":
-        return Line("torch", "not used by es")
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None:
+        return Line("torch", f"not used by {config.algorithm}")
     start = time.perf_counter()
     import torch
 
@@ -216,9 +217,9 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
         remedy = f"learner.device = {wanted}, but rank 0 sees {len(gpus)} GPU(s): ask the scheduler for one, or use cpu"
     threads = f"learner.threads = {config.learner.threads}"
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0, which sees {', '.join(gpus) or 'no GPU'}; {threads}"
-    if config.algorithm in learners.EXTRAS:
+    if learning.learner in learners.EXTRAS:
         try:
-            learners.load(config.algorithm)
+            learners.load(learning.learner)
         except learners.NotInstalled as error:
             remedy = "; ".join(filter(None, (remedy, str(error))))
     complaints = affinity.complaints([], [cores], config.learner.threads)
@@ -265,7 +266,7 @@ class Counter:
         self.bytes += values.nbytes
         return values
 
-    def over_blocks(self, work: Any, count: int, columns: int) -> np.ndarray:
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
         """Do no work."""
         return np.zeros(columns)
 
@@ -275,7 +276,7 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
     if env is None:
         return []
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutation.Philox(config.seed))
+    params = Params(config, layout, env.horizon, epsilon.Philox(config.seed))
     found, better = set_up.spread(params, ranks)
     if better and getattr(getattr(config, config.algorithm), "episodes_on", "") == "root":
         better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"
@@ -285,8 +286,8 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
     layout, counter = Layout((env.observation_size, *config.policy.hidden, env.action_size)), Counter(ranks)
-    mutate = mutation.make(config, layout, counter)
-    set_up.make_state(ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate), counter)
+    noise = set_up.make_epsilon(config, layout, counter)
+    set_up.make_state(Params(config, layout, env.horizon, noise), counter)
     return counter.bytes + 2**20
 
 
@@ -299,7 +300,7 @@ def memory(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
     least = min((rank for rank in sharing if rank.shared_free >= 0), key=lambda rank: rank.shared_free, default=None)
     try:
         need = needed(config, env, len(ranks))
-    except mutation.TableTooSmall as error:
+    except epsilon.TableTooSmall as error:
         return [Line("memory", "the noise table is too short", str(error), True)]
     if not sharing:
         return [Line("memory", f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it")]

@@ -4,6 +4,8 @@ Sources: OpenAI-ES (Salimans et al. 2017), ESAC (Suri et al.), Adam (Kingma and 
 blocks of theta: every operator on them is elementwise.
 """
 
+import zlib
+
 import numpy as np
 
 ADAM_BETAS = (0.9, 0.999)
@@ -141,6 +143,11 @@ def pull(theta: np.ndarray, mean_winner: np.ndarray, strength: float) -> np.ndar
 def mutated(parent: np.ndarray, epsilon: np.ndarray, sign: int, sigma: float) -> np.ndarray:
     """Return parent + sign * sigma * epsilon, float32 [size]. Algorithm 1, line 7."""
     return parent + np.float32(sign * sigma) * epsilon
+
+
+def checksum(theta: np.ndarray) -> float:
+    """Return a checksum of a block."""
+    return float(zlib.crc32(theta.tobytes()))
 
 
 def squares(x: np.ndarray) -> float:

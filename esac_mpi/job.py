@@ -117,8 +117,8 @@ def save(job: Job, status: str, final: Best | None = None) -> bool:
     """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
     run = job.run
     assert run is not None
-    arrays, pending = state.arrays(job.state), put_together(job.unevaluated)
-    if not saved(lambda: run.checkpoint(job.state.generation, arrays, learner_arrays(job), replay(job), pending)):
+    parts = state.arrays(job.state), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
+    if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
     return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
@@ -153,6 +153,11 @@ def results(job: Job, final: Best | None = None) -> dict[str, Any]:
     return {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
 
 
+def main_policy(job: Job) -> np.ndarray:
+    """Return the policy that counts, float32 [d]: the first of the state's."""
+    return next(iter(job.state.policies.values()))
+
+
 def learner_arrays(job: Job) -> dict[str, np.ndarray]:
     """Return the learner's arrays without its replay."""
     return {} if job.learner is None else job.learner.arrays()
@@ -163,7 +168,7 @@ def replay(job: Job) -> Any:
     return None if job.learner is None else job.learner.stored_replay
 
 
-def taken_apart(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the row and timing of a checkpoint's pending generation, None where there is none."""
     parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
     for name, array in pending.items():
@@ -172,7 +177,7 @@ def taken_apart(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[st
     return (parts["metrics"], parts["timing"]) if pending else None
 
 
-def put_together(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
+def pending_arrays(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
     """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
     parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
     return {f"{group}/{column}": np.asarray(value) for group, part in parts for column, value in part.items()}

@@ -6,10 +6,11 @@ An algorithm calls `begin` and `finish` in one generation, or `finish` some gene
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
+from esac_mpi.contracts import Learner, World
 from esac_mpi.counters import Counters
 
 
@@ -97,36 +98,45 @@ class Flight:
         return self._phase
 
 
-def begin(world: Any, learner: Any, k: int, steps: Callable[[], Steps], beside: bool = False) -> None:
-    """Begin the phase of generation k, `steps()`, on the rank that has the learner, unless one is in flight there.
+def begin(world: World, learner: Learner | None, k: int, steps: Callable[[], Steps], beside: bool = False) -> None:
+    """Begin the phase of generation k, `steps()`, on rank 0, unless one is in flight; all ranks call this alike.
 
     Until its result enters, checkpoints have the learner as it was at the phase's start. beside: the rank goes on with the phase
-    while others evaluate, from now on; say so on all ranks alike.
+    while others evaluate, from now on.
     """
-    world.learning |= beside
-    if learner is None or world.background is not None:
+    if world.in_flight:
         return
-    learner.hold()
-    world.background = Flight(steps(), k, world.clock, learner.NAME, world.watchdog.beat)
+    flight = None
+    if world.leads:
+        assert learner is not None
+        learner.hold()
+        flight = Flight(steps(), k, world.clock, learner.NAME, world.watchdog.beat)
+    world.begin_background(k, flight, beside)
 
 
-def finish(world: Any) -> tuple[Phase, np.ndarray, float]:
+def finish(world: World) -> tuple[Phase, np.ndarray, float]:
     """End the phase in flight; give every rank its counts.
 
     Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began. Nothing is
     changed but the learner, which is held as it was at the phase's start: an Abandoned phase leaves no trace in a checkpoint.
     """
-    flight = world.background
-    numbers, busy = world.at_root(lambda: flight.finish().vector(), Phase.SIZE)
-    world.background = None
+    flight = cast(Flight | None, world.background)
+
+    def end() -> np.ndarray:
+        assert flight is not None
+        return flight.finish().vector()
+
+    numbers, busy = world.at_root(end, Phase.SIZE)
+    world.end_background()
     return Phase.of(numbers), busy, flight.seconds if flight else np.nan
 
 
-def enter(phase: Phase, world: Any, counters: Counters, theta: np.ndarray, learner: Any) -> None:
-    """Let the result of a phase that has ended enter: the learner's actor, on every node, and the counts."""
+def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None) -> None:
+    """Let the result of a phase that has ended enter: rank 0's actor, on every node, and the counts."""
     if learner is not None:
         learner.release()
-        theta[:] = learner.theta
+        if world.leads:
+            theta[:] = learner.theta
     world.broadcast_shared(theta)
     counters.env_steps_learner += phase.env_steps
     counters.gradient_updates += phase.gradient_updates
@@ -134,6 +144,6 @@ def enter(phase: Phase, world: Any, counters: Counters, theta: np.ndarray, learn
     counters.learner_phases += 1
 
 
-def give_up(world: Any) -> None:
+def give_up(world: World) -> None:
     """Forget the phase in flight, whose result can enter no more; all ranks evaluate again."""
-    world.background, world.learning = None, False
+    world.end_background()

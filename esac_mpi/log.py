@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TextIO, cast
@@ -141,6 +141,7 @@ def _percent(value: float) -> str:
     return f"{math.floor(100 * value + 1e-9)} %"  # 100 only at the end
 
 
+BEFORE_EVALUATIONS, EVALUATION = "fitness_max", "evaluation_"  # key after which they stand; what their keys begin with
 # key of Display.update: (what a plain line says, label of the live table, format)
 FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "generation": ("gen {}", "generation", str),
@@ -148,11 +149,6 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "env_steps": ("  {} steps", "environment steps", compact),
     "fitness_mean": ("  fitness mean {}", "fitness, mean", _figure),
     "fitness_max": (" max {}", "fitness, max", _figure),
-    "evaluation_theta_es": ("  theta_es {}", "return of theta_es", _figure),
-    "evaluation_sac": ("  sac {}", "return of the SAC mean", _figure),
-    "evaluation_td3": ("  td3 {}", "return of the TD3 actor", _figure),
-    "evaluation_ddpg": ("  ddpg {}", "return of the DDPG actor", _figure),
-    "evaluation_ppo": ("  ppo {}", "return of the PPO actor", _figure),
     "sigma": ("  sigma {}", "sigma", "{:.3g}".format),
     "gradient_updates": ("  updates {}", "gradient updates", compact),
     "steps_per_second": ("  {} steps/s", "steps per second", compact),
@@ -161,24 +157,35 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
 }
 
 
-def _shown(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _fields(policies: Iterable[str], words: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str, Callable[[float], str]]]]:
+    """Yield the fields in order, the evaluations of `policies` among them; words: what to call some."""
+    for key, field in FIELDS.items():
+        yield key, field
+        if key == BEFORE_EVALUATIONS:
+            for name in policies:
+                yield EVALUATION + name, (f"  {name} {{}}", f"return of {words.get(name, name)}", _figure)
+
+
+def _shown(values: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield (plain text, label, figure): the fields in order, then any others by their names."""
-    for key in [*FIELDS, *(key for key in values if key not in FIELDS)]:
+    known = dict(_fields([key.removeprefix(EVALUATION) for key in values if key.startswith(EVALUATION)], words))
+    for key in [*known, *(key for key in values if key not in known)]:
         if key in values:
-            plain, label, form = FIELDS.get(key, (f"  {key} {{}}", key, str))
+            plain, label, form = known.get(key, (f"  {key} {{}}", key, str))
             yield plain, label, form(values[key])
 
 
 def plain_line(values: Mapping[str, Any]) -> str:
     """Return the values as one line for a batch log."""
-    return "".join(plain.format(figure) for plain, _, figure in _shown(values)).strip()
+    return "".join(plain.format(figure) for plain, _, figure in _shown(values, {})).strip()
 
 
 class Display:
     """Progress of a run on rank 0: a table redrawn in place, or a line now and then, ever more seldom.
 
-    Keys are those of FIELDS; any other is shown by its name. Of values that come seldom the last stays in view: missing and
-    NaN ones change nothing. Speed and time left follow from env_steps and progress where they are not given.
+    Keys are those of FIELDS and evaluation_<policy>; any other is shown by its name. policies: what the live table calls them.
+    Of values that come seldom the last stays in view: missing and NaN ones change nothing. Speed and time left follow from
+    env_steps and progress where they are not given.
     """
 
     def __init__(
@@ -186,6 +193,7 @@ class Display:
         style: Literal["auto", "live", "plain"] = "auto",
         every_seconds: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
+        policies: Mapping[str, str] | None = None,
     ) -> None:
         self._clock = clock
         self._due = -math.inf
@@ -193,7 +201,7 @@ class Display:
         self._first: tuple[float, dict[str, Any]] | None = None  # time and values of the first update
         self._pending = False
         live = style == "live" or (style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal())
-        self._table = _Table() if live else None
+        self._table = _Table(policies or {}) if live else None
         self._every = every_seconds
 
     def update(self, values: Mapping[str, Any]) -> None:
@@ -240,10 +248,11 @@ class Display:
 class _Table:
     """The live table; messages logged meanwhile appear above it."""
 
-    def __init__(self) -> None:
+    def __init__(self, policies: Mapping[str, str]) -> None:
         from rich.console import Console  # only who watches pays for it
         from rich.live import Live
 
+        self._policies = policies
         console = Console(file=cast(TextIO, _Lenient(sys.stdout)), force_terminal=True)
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
         self._live.start()
@@ -255,7 +264,7 @@ class _Table:
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))
-        for _, label, figure in _shown(values):
+        for _, label, figure in _shown(values, self._policies):
             table.add_row(label, figure)
         if "progress" in values:
             table.add_row("", ProgressBar(total=1.0, completed=values["progress"], width=30))

@@ -8,27 +8,15 @@ from collections.abc import Iterable
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from esac_mpi import __version__, affinity, kernels, log
+from esac_mpi.contracts import World
 from esac_mpi.envs import Env, identity, probe
 from esac_mpi.envs.probe import PROBE_STEPS
 
 
-class Ranks(Protocol):
-    """What this module needs of the ranks (comm.World)."""
-
-    rank: int
-    size: int
-    nodes: int
-    hosts: list[str]
-    library: str
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return every rank's object."""
-
-
-def gather(env: Env, world: Ranks, device: str, threads: int, command: list[str]) -> dict[str, Any]:
+def gather(env: Env, world: World, device: str, threads: int, command: list[str]) -> dict[str, Any]:
     """Return the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
 
     device, threads: the learner's; 0 threads = none.

@@ -2,25 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi.contracts import World
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 from esac_mpi.transitions import joined, packed, packed_size, unpacked, width
-
-
-class Spread(Protocol):
-    """What this module needs of the ranks (comm.World)."""
-
-    rank: int
-
-    def map(
-        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
 
 
 class Board(NamedTuple):
@@ -118,7 +108,7 @@ def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tup
 
 
 def collect(
-    world: Spread, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
+    world: World, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
 ) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
     """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
 
@@ -145,7 +135,7 @@ def collect(
         return np.concatenate([[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)])
 
     table, busy = world.map(work, board.rows, board.columns, bulk=board.bulk)
-    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.rank == 0], busy
+    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.leads], busy
 
 
 def collection_board(episodes: int, horizon: int, width: int) -> Board:
@@ -154,8 +144,8 @@ def collection_board(episodes: int, horizon: int, width: int) -> Board:
     return Board(episodes, 2 + packed, packed)
 
 
-def evaluate(
-    world: Spread, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int
+def evaluate_policies(
+    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int
 ) -> tuple[dict[str, np.ndarray], int, int]:
     """Play `episodes` noise-free episodes of each policy, from the same start states.
 
@@ -179,7 +169,7 @@ def evaluate(
 
 
 def evaluation_board(policies: int, episodes: int) -> Board:
-    """Return the shape of what `evaluate` puts together: return and steps of each episode."""
+    """Return the shape of what `evaluate_policies` puts together: return and steps of each episode."""
     return Board(policies * episodes, 2)
 
 

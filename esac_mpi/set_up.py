@@ -7,10 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, envs, learners, log, mutation, provenance, ram, rollout, schedule, state
-from esac_mpi.algorithms import ALGORITHMS, es
+from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
 from esac_mpi.job import (
     FAILED,
@@ -23,15 +25,16 @@ from esac_mpi.job import (
     Job,
     fail,
     learner_arrays,
+    main_policy,
+    pending_row,
     progress,
     replay,
     results,
     save_policy,
     saved,
-    taken_apart,
     together,
 )
-from esac_mpi.learners import capacity
+from esac_mpi.params import THETA_SAC, Params, make_policy
 from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
@@ -43,19 +46,19 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    mutate = together(
-        world, lambda: mutation.make(config, layout, world), {mutation.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
-    )
-    beside = together(world, lambda: learner_env(config, world), task_errors)
-    params = ALGORITHMS[config.algorithm].Params(config, layout, env.horizon, mutate, beside)
+    declares = ALGORITHMS[config.algorithm].DECLARES
+    no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
+    noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
+    own_env = together(world, lambda: learner_env(config, world), task_errors)
+    params = Params(config, layout, env.horizon, noise, own_env)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
     learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
     learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
-    job = Job(config, world, env, params, initial, es.make_policy(params, env), learner)
+    job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), learner)
 
     device = "none" if learner is None else str(learner.device)
-    threads = config.learner.threads if config.algorithm != "es" else 0
+    threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(env, world, device, threads, command)
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
@@ -82,7 +85,6 @@ def go_back(job: Job) -> None:
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
     check_directory_is_shared(job)
-    world.learning = bool(getattr(job.state, "phase_begun", 0))  # it is begun again
     if progress(job) >= 1 and world.from_root(job.run is not None and job.run.complete):
         where = run_directory(job.config)
         raise Ended(FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over")
@@ -126,11 +128,11 @@ def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float
 def make_task(config: Config) -> envs.Env:
     """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
     env = envs.make(config.task.id, config.task.horizon)
-    envs.refuse_discrete(env, config.algorithm, ALGORITHMS)
+    envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
     return env
 
 
-def make_state(params: es.Params, world: Any) -> Any:
+def make_state(params: Params, world: Memory) -> Any:
     """Return the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
@@ -140,29 +142,42 @@ def make_state(params: es.Params, world: Any) -> Any:
     return initial
 
 
+def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsilon:
+    """Return how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
+    declared = ALGORITHMS[config.algorithm].DECLARES.evolution
+    return epsilon.make(declared and declared(config), config.seed, layout, world)
+
+
+def learning_here(config: Config, world: World) -> Learning | None:
+    """Return what the algorithm declares of its learner, on the ranks that have one."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return learning if learning and learning.ranks(world.rank) else None
+
+
 def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
-    """Return the gradient learner, on rank 0 of the algorithms that have one. Raises ReplayTooLarge for one without room."""
-    if world.rank or config.algorithm == "es":
+    """Return the gradient learner, on the ranks that have one. Raises ReplayTooLarge for one without room."""
+    learning = learning_here(config, world)
+    if learning is None:
         return None
     capacity.refuse_too_large(config, env, ram.total())
     if (need := capacity.needed(config, env)) > (free := ram.free()):
         log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
-    name = config.algorithm if config.algorithm in learners.LEARNERS else "sac"
-    reserve = capacity.phase_steps(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
-    theta = layout.initial(config.seed, es.THETA_SAC)
+    reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
+    theta = layout.initial(config.seed, THETA_SAC)
     try:
-        return learners.make(name, config, layout, theta, reserve, envs.is_discrete(env))
+        return learners.make(learning.learner, config, layout, theta, reserve, envs.is_discrete(env))
     except MemoryError as error:
         if not capacity.table(config):
             raise
         added = f"to the {capacity.most_added(config, env.horizon):,.0f} transitions at most that this budget adds"
-        raise capacity.ReplayTooLarge(f"{error}: lower {name}.replay_capacity, {added}, or the networks") from error
+        table = capacity.table(config)
+        raise capacity.ReplayTooLarge(f"{error}: lower {table}.replay_capacity, {added}, or the networks") from error
 
 
 def learner_env(config: Config, world: World) -> envs.Env | None:
-    """Return an environment of its own for phases that run beside the evaluation or carry on after it, on rank 0."""
-    own = config.algorithm == "ppo" or (config.algorithm == "esac" and config.esac.learner_lag)
-    return envs.make(config.task.id, config.task.horizon) if own and world.rank == 0 else None
+    """Return an environment for phases that run beside the evaluation or carry on after it, on the ranks that learn so."""
+    learning = learning_here(config, world)
+    return envs.make(config.task.id, config.task.horizon) if learning and learning.own_env(config) else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
@@ -196,14 +211,14 @@ def restore(job: Job) -> None:
     if job.run is None:
         return
     if job.run.restored is None:
-        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job))
+        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job), theta=main_policy(job))
         return
     try:
         if job.learner is not None:
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
         state.load(job.state, job.run.restored.state)
-        job.unevaluated = taken_apart(job.run.restored.pending)
+        job.unevaluated = pending_row(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = Best()  # of another task
     except (KeyError, ValueError):
@@ -217,17 +232,20 @@ def take_up(job: Job, run: "Run") -> None:
     saved(lambda: run.status("running", job.state.generation, **results(job)))
     if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
         saved(lambda: save_policy(job, job.state.best))
-    job.display = log.Display(job.config.display.style, job.config.display.every_seconds)
+    job.display = log.Display(
+        job.config.display.style, job.config.display.every_seconds, policies=job.algorithm.DECLARES.policies
+    )
 
 
-def spread(params: es.Params, ranks: int) -> tuple[str, str]:
+def spread(params: Params, ranks: int) -> tuple[str, str]:
     """Return what work a generation has for the ranks, and what number of them would do better, if any."""
-    config, esac, rows = params.config, params.config.esac, ALGORITHMS[params.config.algorithm].board(params).rows
+    config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
+    declares, rows = algorithm.DECLARES, algorithm.board(params).rows
     if not rows:
         evaluations = f"evaluations, {config.evaluation.episodes} episode(s) every {config.evaluation.every} generation(s)"
         return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
-    beside = config.algorithm == "esac" and esac.sac_phases and esac.learner_lag and ranks > 1
-    found, better = schedule.fit(rows, ranks - bool(beside), "members" if config.algorithm in ("esac", "es") else "episodes")
+    beside = ranks > 1 and declares.learning is not None and declares.learning.beside(config)
+    found, better = schedule.fit(rows, ranks - beside, declares.work)
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 

@@ -5,19 +5,11 @@ A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of 
 """
 
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-
-class Broadcaster(Protocol):
-    """What this module needs of the ranks (comm.World)."""
-
-    def broadcast_shared(self, array: np.ndarray) -> None:
-        """Give every node rank 0's content of a shared array."""
-
-    def from_root(self, value: Any) -> Any:
-        """Return rank 0's object."""
+from esac_mpi.contracts import World
 
 
 def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
@@ -42,7 +34,7 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
             setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
 
 
-def share(state: Any, world: Broadcaster) -> None:
+def share(state: Any, world: World) -> None:
     """Give every rank rank 0's state."""
     for f in fields(state):
         if f.metadata.get("shared"):

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learning, log, rollout
-from esac_mpi.algorithms import es
+from esac_mpi import learning, log, population, rollout
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
@@ -115,17 +114,17 @@ def keep_time(job: Job) -> None:
 def evaluation_columns(job: Job) -> dict[str, np.ndarray | float]:
     """Evaluate on schedule; return a row's columns about it, nan in a generation without evaluation."""
     if job.evaluated:
-        columns = evaluate(job)
+        columns = evaluation_row(job)
         job.state.best = better(job, columns, job.state.best)
     else:
         columns = {f"evaluation_{name}": np.full(job.config.evaluation.episodes, np.nan) for name in job.state.policies}
     return {**columns, "best_return": job.state.best.episodic_return}
 
 
-def evaluate(job: Job) -> dict[str, np.ndarray]:
+def evaluation_row(job: Job) -> dict[str, np.ndarray]:
     """Play the evaluation episodes of this generation and count them; return {evaluation_<policy>: returns [episodes]}."""
     job.policy.normaliser = job.state.normaliser
-    returns, steps, unstable = rollout.evaluate(
+    returns, steps, unstable = rollout.evaluate_policies(
         job.world,
         job.env,
         job.policy,
@@ -156,7 +155,9 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
     timing |= busy_columns(timing["busy_seconds"], job.state.generation)
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
-    tell_not_finite(job, np.flatnonzero(~np.isfinite(row.get("fitness", 0.0))).tolist())
+    declares = job.algorithm.DECLARES
+    if declares.work == "members":
+        tell_not_finite(job, np.flatnonzero(~np.isfinite(row[declares.fitness])).tolist())
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
@@ -171,13 +172,21 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
     job.not_finite += 1
     count, k = job.not_finite, job.state.generation
     if count <= IN_FULL:
-        seeds = [es.episode_seed(job.params, getattr(job.config, job.config.algorithm), k, i) for i in members]
-        told = f"the return of member(s) {members} is not finite: ranked last, counted; seeds of their episodes {seeds}"
+        told = f"the return of member(s) {members} is not finite: ranked last, counted{seeds(job, k, members)}"
     elif count.bit_count() == 1:
-        told = f"{len(members)} returns are not finite; {count} generations since the start had such (metrics/fitness has all)"
+        where = f"metrics/{job.algorithm.DECLARES.fitness}"
+        told = f"{len(members)} returns are not finite; {count} generations since the start had such ({where} has all)"
     else:
         return
     log.say(f"generation {k}: {told}")
+
+
+def seeds(job: Job, k: int, members: list[int]) -> str:
+    """Return what to say of the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
+    declared = job.algorithm.DECLARES.evolution
+    if declared is None:
+        return ""
+    return f"; seeds of their episodes {[population.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
 
 
 def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
@@ -229,7 +238,7 @@ def final_evaluation(job: Job) -> Best:
     else:
         learning.give_up(job.world)  # its start is saved
         steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
-        columns = evaluate(job)
+        columns = evaluation_row(job)
         extra = counters.env_steps_evaluation - steps
         counters.env_steps_evaluation, counters.unstable_episodes = steps, unstable
         if job.run:
@@ -240,7 +249,7 @@ def final_evaluation(job: Job) -> Best:
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
     """Return what the display shows of a generation; it keeps the last figure where one is nan."""
     counters = job.state.counters
-    fitness = np.atleast_1d(row.get("fitness", row.get(f"{job.config.algorithm}_episodic_return", np.nan)))
+    fitness = np.atleast_1d(row[job.algorithm.DECLARES.fitness])
     finite = fitness[np.isfinite(fitness)]
     return {
         "generation": job.state.generation,

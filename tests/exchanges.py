@@ -41,8 +41,8 @@ def abandoned(exchange) -> None:
     """Check that all ranks of a world abandon an exchange, rank 0 in the midst of its phase; and that nothing of it stays."""
     world = World(Dealt(MPI.COMM_WORLD).over(2))
     world.stop.listen()
-    phase = world.background = Phase() if world.rank == 0 else None
-    world.learning = True
+    phase = Phase() if world.leads else None
+    world.begin_background(1, phase, beside=True)
     try:
         exchange(world)
         raise AssertionError("not abandoned")

@@ -52,7 +52,7 @@ def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):
         row |= {"fitness": value - np.arange(1.0, 5), "stroll_critic_loss": float(g), "best_return": value + 1, **policies}
         times = {"wall_seconds": 2.0 * g, "busy_seconds": np.array([0.9, 0.5]), "seconds_evaluate": 1.0}
         run.append(row, times)
-    run.checkpoint(len(returns), {"theta": np.ones(3, np.float32)}, {})
+    run.checkpoint(len(returns), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
     run.status("complete", len(returns))
     run.close()
     (found,) = analysis.opened([path])

@@ -13,14 +13,14 @@ LAYERS = [
     {"__main__"},
     {"train", "check"},
     {"set_up"},
-    {"job"},
+    {"job", "capacity"},
     {"comm", "record", "algorithms"},
-    {"mutation", "learners", "provenance"},
-    {"rollout", "learning"},
-    {"transitions", "counters"},
-    {"evolution", "policy", "envs"},
+    {"population", "learners", "provenance"},
+    {"rollout", "learning", "params"},
+    {"transitions", "counters", "epsilon", "evolution", "state"},
+    {"policy", "envs", "contracts"},
 ]
-LAYERS.append({"config", "noise", "log", "state", "schedule", "stop", "watchdog", "batch", "kernels", "_kernels", "affinity"})
+LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__init__", "__version__", "directory", "ram"}
 BESIDE = {"analysis", "experiments", "policies", "benchmarks", "stress"}  # what tools/ are made of: no run needs it
 ANALYSED = {"record", "config", "log", "__version__"}  # what analysis may import of the program
@@ -88,6 +88,34 @@ def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
         assert not [n for n in names if n.startswith(("esac_mpi.comm", "esac_mpi.record"))]
         assert not [n for n in names if n.startswith("esac_mpi.learners")]
         assert {n for n in names if n.startswith("esac_mpi.envs")} <= {"esac_mpi.envs.Env"}
+
+
+def test_an_algorithm_imports_only_those_whose_variant_it_is():
+    shared, halves = {"declaration"}, {"esac_state", "esac_update"}
+    variants = {"ddpg": {"td3"}, "ppo": {"sac", "td3"}, "esac": {"sac", *halves}, "esac_update": {"es", "esac_state"}}
+    for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
+        found = {
+            n.removeprefix("esac_mpi.algorithms.").split(".")[0] for n in imports(path) if n.startswith("esac_mpi.algorithms.")
+        }
+        assert found <= shared | variants.get(path.stem, set()), path.name
+
+
+def test_nothing_that_the_world_is_handed_to_writes_its_attributes():
+    shared = [
+        PACKAGE / f"{name}.py" for name in ("population", "learning", "rollout", "state", "epsilon", "provenance", "set_up")
+    ]
+    for path in (*(PACKAGE / "algorithms").glob("*.py"), *shared):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                assert not (isinstance(node.value, ast.Name) and node.value.id == "world"), f"{path.name}:{node.lineno}"
+
+
+def test_no_module_of_the_program_asks_for_an_algorithm_by_its_name():
+    for path in PACKAGE.rglob("*.py"):
+        if part(path) in BESIDE | {"algorithms", "config", "learners"}:
+            continue
+        found = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not found & set(ALGORITHMS), path.name
 
 
 def test_scarce_libraries_have_one_importer():

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import pytest
 from conftest import TASK, run
 
-from esac_mpi import check, ram
+from esac_mpi import capacity, check, ram
 from esac_mpi.config import Config, updated
-from esac_mpi.learners import capacity
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]

@@ -15,10 +15,10 @@ from conftest import CYCLIC, CYCLIC_ES, EAGER, run
 from mpi4py import MPI
 
 from esac_mpi import check, config, set_up
-from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
+from esac_mpi.params import Params
 from esac_mpi.policy import Layout
 
 SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
@@ -143,8 +143,8 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     honest = world._node.shared
     world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
     layout = Layout((env.observation_size, 8, 8, env.action_size))
-    mutate = check.mutation.make(chosen, layout, world)
-    set_up.make_state(ALGORITHMS["esac"].Params(chosen, layout, env.horizon, mutate), world)
+    noise = set_up.make_epsilon(chosen, layout, world)
+    set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
     assert check.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
     boards = 2 * 8 * ((50 * 5 + 5) + (20 * 2 + 5))  # 50 members' five numbers, 20 episodes' two, five of each rank; twice
@@ -296,7 +296,7 @@ def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, thre
     monkeypatch.setattr(set_up.affinity, "cores", lambda: list(range(8)))
     chosen = settings(algorithm="esac", learner__threads=threads)
     env = make("CyclicMDP-v0")
-    params = ALGORITHMS["esac"].Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
+    params = Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
     world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None)
     job = SimpleNamespace(config=chosen, world=world, run=new, params=params, learner=object())
     set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m"})

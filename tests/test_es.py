@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, mutation, noise, rollout
+from esac_mpi import config, noise, rollout
 from esac_mpi.algorithms import es
 from esac_mpi.comm import World
+from esac_mpi.epsilon import make as make_epsilon
 from esac_mpi.noise import Purpose
+from esac_mpi.params import Params, make_policy
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import ThetaNotFinite, play
 
@@ -68,7 +70,7 @@ def make(world, layout, **settings):
         config.Config(), {"algorithm": "es", **{name.replace("__", "."): value for name, value in settings.items()}}
     )
     config.check(options)
-    params = es.Params(options, layout, 4, mutation.make(options, layout, world))
+    params = Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))
     return params, es.init(params, world)
 
 
@@ -76,12 +78,12 @@ def test_a_generations_row_stays_when_the_ranks_board_is_written_again(world):
     params, state = make(world, Layout((1, 3)), es__population_size=4)
     rows = [es.generation(params, state, world, Quadratic()) for _ in range(3)]
     before = [(row["fitness"].copy(), timing["member_seconds"].copy()) for row, timing in rows]
-    policy = es.make_policy(params, Quadratic())
-    returns, *_ = rollout.evaluate(world, Quadratic(), policy, state.policies, 4, 0, 3)
+    policy = make_policy(params, Quadratic())
+    returns, *_ = rollout.evaluate_policies(world, Quadratic(), policy, state.policies, 4, 0, 3)
     seen = returns["theta_es"].copy()
     for _ in range(3):
         rows.append(es.generation(params, state, world, Quadratic()))
-        rollout.evaluate(world, Quadratic(), policy, state.policies, 4, 0, 9)
+        rollout.evaluate_policies(world, Quadratic(), policy, state.policies, 4, 0, 9)
     assert len({row["fitness"].tobytes() for row, _ in rows}) == 6
     for (fitness, seconds), (row, timing) in zip(before, rows, strict=False):
         assert np.array_equal(row["fitness"], fitness)

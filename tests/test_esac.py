@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, evolution, mutation, noise
+from esac_mpi import config, evolution, noise
 from esac_mpi.algorithms import es, esac
 from esac_mpi.comm import World
+from esac_mpi.epsilon import Philox
+from esac_mpi.epsilon import make as make_epsilon
 from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose
+from esac_mpi.params import Params, make_policy
 from esac_mpi.policy import Layout
-from esac_mpi.rollout import ThetaNotFinite, evaluate, play
+from esac_mpi.rollout import ThetaNotFinite, evaluate_policies, play
 
 SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
@@ -67,7 +70,7 @@ def make(world, **settings):
         config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
     )
     config.check(options)
-    params = esac.Params(options, LAYOUT, 10, mutation.make(options, LAYOUT, world))
+    params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
     return params, esac.init(params, world), Track()
 
 
@@ -99,7 +102,7 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     pairs = sampling == "mirrored"
     members = [(i // 2, 1 - 2 * (i % 2)) if pairs else (i, 1) for i in range(10)]
     offspring = [parents[slot] + np.float32(sign * sigma) * epsilon(3, slot) for slot, sign in members]
-    policy = es.make_policy(params, env)
+    policy = make_policy(params, env)
     starts = [noise.integer(0, Purpose.EPISODE, 3, i) for i in range(10)]
     fitness = np.array([play(env, policy.set(o), s).episodic_return for o, s in zip(offspring, starts, strict=True)])
     np.testing.assert_array_equal(row["fitness"], fitness)
@@ -274,7 +277,7 @@ def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
     learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
     advance(world, params, state, env, 4, learner)
     assert (state.phase_begun, learner.phases) == (3, [])
-    world.background = None  # as in a new process
+    world.end_background()  # as in a new process
     again = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
     advance(world, params, state, env, 1, again)
     assert (again.phases, again.held, state.phase_begun) == ([3], False, 0)
@@ -346,7 +349,7 @@ def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
     params, state, env = make(world, esac__fitness_episodes=2)
     row = advance(world, params, state, env)
     assert state.counters.env_steps_population == env.steps == row["length"].sum() == 10 * 2 * 10
-    _, steps, unstable = evaluate(world, env, es.make_policy(params, env), state.policies, 3, 0, 1)
+    _, steps, unstable = evaluate_policies(world, env, make_policy(params, env), state.policies, 3, 0, 1)
     assert (steps, unstable) == (env.steps - 200, 0) == (2 * 3 * 10, 0)
 
 
@@ -361,7 +364,7 @@ def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noi
         parents = [[theta, state.theta_sac][kind].copy() for kind in state.parents]
         row = advance(world, params, state, env)
         assert row["fitness"].shape == (20,)
-        policy, start = es.make_policy(params, env), noise.integer(0, Purpose.EPISODE, k, 7)
+        policy, start = make_policy(params, env), noise.integer(0, Purpose.EPISODE, k, 7)
         offspring = parents[3] - np.float32(0.3) * epsilon(k, 3)  # member 7 of slot 3
         assert row["fitness"][7] == play(env, policy.set(offspring), start).episodic_return
         gap = ranks.max() - ranks.mean()  # centred ranks of distinct returns: always the same
@@ -378,7 +381,7 @@ def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     off = {"esac__sac_copies": 0, "esac__crossover": "off", "esac__winner_pull": 0.0, "esac__p_sac_initial": 0.0}
     params, state, env = make(world, **off, esac__p_sac_final=0.0)
     table = {name.replace("esac", "es"): value for name, value in SETTINGS.items()}
-    plain = es.Params(config.updated(config.Config(), table), LAYOUT, 10, mutation.Philox(0))
+    plain = Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))
     alone = es.init(plain, world)
     for _ in range(3):
         advance(world, params, state, env)

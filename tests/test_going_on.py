@@ -11,7 +11,7 @@ import pytest
 from mpi4py import MPI
 
 import esac_mpi
-from esac_mpi import __main__, batch, config, job, train
+from esac_mpi import __main__, batch_system, config, job, train
 from esac_mpi.comm import World
 from esac_mpi.config import Config, load, updated
 from esac_mpi.counters import Best
@@ -115,7 +115,7 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert batch.later_round(environ) == said
+    assert batch_system.later_round(environ) == said
     monkeypatch.setattr(__main__.log.logger, "propagate", True)
     world = SimpleNamespace(rank=0, from_root=lambda value: value)
     found, fresh = __main__.parse(world, ["--seed", "3", "--fresh"])

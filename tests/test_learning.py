@@ -13,8 +13,15 @@ from esac_mpi.learning import Phase
 class Lone:
     """What a phase needs of the ranks, of which there is one."""
 
-    def __init__(self):
-        self.background, self.learning, self.watchdog, self.beats = None, False, self, 0
+    def __init__(self, leads=True):
+        self.leads, self.watchdog, self.beats = leads, self, 0
+        self.end_background()
+
+    def begin_background(self, k, background, beside):
+        self.background, self.in_flight, self.learning = background, k, beside
+
+    def end_background(self):
+        self.background, self.in_flight, self.learning = None, 0, False
 
     def beat(self):
         self.beats += 1
@@ -75,7 +82,7 @@ def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
 
 
 def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
-    world = Lone()
+    world = Lone(leads=False)
     learning.begin(world, None, 3, lambda: pytest.fail("begun"), beside=True)
     assert (world.background, world.learning) == (None, True)
     learning.give_up(world)

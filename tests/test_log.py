@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from esac_mpi import log, noise, train
-from esac_mpi.algorithms import esac
 from esac_mpi.config import Config
 from esac_mpi.job import Job
 from esac_mpi.log import Display, compact, duration
 from esac_mpi.noise import Purpose
+from esac_mpi.params import Params
 
 ROOT = Path(__file__).parent.parent
 VALUES = {
@@ -223,7 +223,7 @@ def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_count
     lines: list[str] = []
     monkeypatch.setattr(log, "say", lines.append)
     config = Config()
-    params = esac.Params(config, None, 10, None)
+    params = Params(config, None, 10, None)
     job = Job(config, None, None, params, SimpleNamespace(generation=0), None, None)
     for k in range(1, 1001):
         job.state.generation = k

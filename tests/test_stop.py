@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from esac_mpi import batch
+from esac_mpi import batch_system
 from esac_mpi.stop import Stop
 from esac_mpi.watchdog import Watchdog
 
@@ -93,7 +93,7 @@ def test_what_is_swallowed_is_given_up_all_the_same(stop):
     [("59", 59), ("10:00", 600), ("2:00:00", 7200), ("1-02:03:04", 93784), ("UNLIMITED", math.inf), ("", math.inf)],
 )
 def test_times_as_schedulers_write_them(text, seconds):
-    assert batch.clock_time(text) == seconds
+    assert batch_system.clock_time(text) == seconds
 
 
 def test_what_the_batch_system_leaves():
@@ -102,18 +102,18 @@ def test_what_the_batch_system_leaves():
     def ask(answer):
         return lambda command: asked.append(command) or answer
 
-    assert batch.seconds_left({}) == math.inf
+    assert batch_system.seconds_left({}) == math.inf
     end = str(int(time.time()) + 1000)
-    assert 990 < batch.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
-    assert batch.seconds_left({"SLURM_JOB_ID": "7"}, ask("1:00:00\n")) == 3600
+    assert 990 < batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
+    assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, ask("1:00:00\n")) == 3600
     assert asked == [["squeue", "-h", "-j", "7", "-o", "%L"]]
     about = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:10:00\n"
-    assert batch.seconds_left({"PBS_JOBID": "7.host"}, ask(about)) == 12 * 3600 - 600
-    assert batch.seconds_left({"PBS_JOBID": "7.host"}, ask("qstat: Unknown Job Id")) == math.inf
-    for name in batch.RANKS:  # rank 0's clock alone decides
-        assert batch.seconds_left({"SLURM_JOB_ID": "7", name: "3"}, ask("1:00:00")) == math.inf
-        assert batch.seconds_left({"SLURM_JOB_ID": "7", name: "0"}, ask("1:00:00")) == 3600
-    assert batch.seconds_left({"SLURM_JOB_ID": "7"}) == math.inf  # no such command here
+    assert batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask(about)) == 12 * 3600 - 600
+    assert batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask("qstat: Unknown Job Id")) == math.inf
+    for name in batch_system.RANKS:  # rank 0's clock alone decides
+        assert batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "3"}, ask("1:00:00")) == math.inf
+        assert batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "0"}, ask("1:00:00")) == 3600
+    assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}) == math.inf  # no such command here
 
 
 @pytest.mark.parametrize(("waiting", "name"), [(False, "stop.member_minutes"), (True, "stop.silent_minutes")])

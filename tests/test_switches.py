@@ -7,9 +7,10 @@ from test_esac import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make, w
 from test_run import assert_same_run, science
 
 from esac_mpi import evolution, noise
-from esac_mpi.algorithms import es, esac
+from esac_mpi.algorithms import esac
 from esac_mpi.learners.replay import Replay
 from esac_mpi.noise import Purpose
+from esac_mpi.params import make_policy
 from esac_mpi.record import Run
 from esac_mpi.rollout import play
 from esac_mpi.transitions import Recorder, packed_size, unpacked
@@ -33,7 +34,7 @@ class Before:
 
 
 def returns(params, env, k, offspring):
-    policy = es.make_policy(params, env)
+    policy = make_policy(params, env)
     return [play(env, policy.set(o), noise.integer(0, Purpose.EPISODE, k, i)).episodic_return for i, o in enumerate(offspring)]
 
 
@@ -220,7 +221,7 @@ def test_the_transitions_of_offspring_enter_the_replay_in_member_order_if_told(w
     learner, before, expected = Teacher(state.theta_sac.copy()), Before(state), []
     learner.replay = Replay(1000, 3, 3)
     for i, offspring in enumerate(before.offspring([0.3] * 5)):
-        policy = es.make_policy(params, env).set(offspring)
+        policy = make_policy(params, env).set(offspring)
         for number in range(2):
             observation, end = env.reset(noise.integer(0, Purpose.EPISODE, 1, i, number)), False
             while not end:

@@ -152,7 +152,7 @@ def trained(path, algorithm, rows, **settings):
     run = Run.begin(path, updated(Config(), {"algorithm": algorithm, "task.id": "A-v0", **settings}), {})
     for g, row in enumerate(rows, 1):
         run.append({"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g})
-    run.checkpoint(len(rows), {"theta": np.ones(3, np.float32)}, {})
+    run.checkpoint(len(rows), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
     run.status("complete", len(rows))
     run.close()
     return opened(path)[0]

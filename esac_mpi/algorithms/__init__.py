@@ -1,7 +1,11 @@
-"""The algorithms, by name. A module has five names: Params, State, init(), board(), generation()."""
+"""The algorithms, by name: the files here that config.ALGORITHMS names.
 
+A module has six names: DECLARES, Params, State, init(), board(), generation().
+"""
+
+from importlib import import_module
 from types import ModuleType
 
-from esac_mpi.algorithms import ddpg, es, esac, ppo, sac, td3
+from esac_mpi import config
 
-ALGORITHMS: dict[str, ModuleType] = {"esac": esac, "es": es, "sac": sac, "td3": td3, "ddpg": ddpg, "ppo": ppo}
+ALGORITHMS: dict[str, ModuleType] = {name: import_module(f"esac_mpi.algorithms.{name}") for name in config.ALGORITHMS}

@@ -4,13 +4,25 @@ Source: Lillicrap et al. 2016. The other ranks share the evaluations.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from esac_mpi.algorithms import td3
-from esac_mpi.algorithms.es import THETA_SAC, Params
-from esac_mpi.algorithms.td3 import board, generation
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
+from esac_mpi.algorithms.td3 import added, board, generation, reserve
+from esac_mpi.contracts import Memory
+from esac_mpi.params import THETA_SAC, Params
 
-__all__ = ["Params", "State", "board", "generation", "init"]
+__all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
+
+DECLARES = Declaration(
+    learning=Learning(learner="ddpg", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
+    discrete=True,
+    evolution=None,
+    work="episodes",
+    policies={"ddpg": "the DDPG actor"},
+    fitness="ddpg_episodic_return",
+    output=None,
+)
 
 
 @dataclass
@@ -20,6 +32,6 @@ class State(td3.State):
     NAME: ClassVar[str] = "ddpg"
 
 
-def init(params: Params, world: Any) -> State:
+def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: SAC's initial mean, so that rivals start alike."""
     return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))

@@ -10,12 +10,31 @@ import numpy as np
 
 from esac_mpi import learning
 from esac_mpi.algorithms import td3
-from esac_mpi.algorithms.es import Params, Row
+from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never
 from esac_mpi.algorithms.sac import board
+from esac_mpi.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase
+from esac_mpi.params import Params, Row
 
-__all__ = ["Params", "State", "board", "generation", "init"]
+__all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner="ppo",
+        ranks=at_root,
+        reserve=lambda config, _: 0,  # it has no replay
+        added=lambda config, _: 0,
+        own_env=always,
+        beside=never,
+    ),
+    discrete=True,
+    evolution=None,
+    work="episodes",
+    policies={"ppo": "the PPO actor"},
+    fitness="ppo_episodic_return",
+    output="clip",  # its mean is not squashed, its actions are cut off
+)
 
 
 @dataclass
@@ -25,12 +44,12 @@ class State(td3.State):
     NAME: ClassVar[str] = "ppo"
 
 
-def init(params: Params, world: Any) -> State:
+def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: zeros, as the library draws its weights on rank 0 alone."""
     return State(world.share(np.zeros(params.layout.d, np.float32)))
 
 
-def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: a rollout of steps_per_generation steps and its updates; return its metrics and its timing.
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.

@@ -9,12 +9,31 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.es import THETA_SAC, Params, Row
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase
+from esac_mpi.params import THETA_SAC, Params, Row
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner="sac",
+        ranks=at_root,
+        reserve=lambda config, _: config.sac.steps_per_generation,
+        added=lambda config, _: added_by_phases(config, config.sac.steps_per_generation),
+        own_env=never,
+        beside=never,
+    ),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"sac": "the SAC mean"},
+    fitness="sac_episodic_return",
+    output=None,
+)
 
 
 @dataclass
@@ -37,7 +56,7 @@ class State:
         return None
 
 
-def init(params: Params, world: Any) -> State:
+def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
     return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
 
@@ -47,7 +66,7 @@ def board(params: Params) -> Board:
     return Board(0, 0)
 
 
-def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
     k, start, steps = state.generation + 1, world.clock(), params.config.sac.steps_per_generation
     learning.begin(world, learner, k, lambda: learner.begin(env, k, 0, steps, cut=True))

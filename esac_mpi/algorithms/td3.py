@@ -9,13 +9,38 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.es import THETA_SAC, Params, Row
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.config import Config
+from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase, Steps
+from esac_mpi.params import THETA_SAC, Params, Row
 from esac_mpi.policy import Normaliser, Policy
 from esac_mpi.rollout import Board, collect, collection_board
 from esac_mpi.transitions import width
+
+
+def reserve(config: Config, horizon: int) -> int:
+    """Return how many transitions a generation of TD3 or DDPG adds at most; horizon: of an episode [steps]."""
+    options = getattr(config, config.algorithm)
+    return options.steps_per_generation if options.episodes_on == "root" else options.episodes_per_generation * horizon
+
+
+def added(config: Config, horizon: int) -> float:
+    """Return how many transitions a run of TD3 or DDPG adds at most."""
+    return added_by_phases(config, reserve(config, horizon))
+
+
+DECLARES = Declaration(
+    learning=Learning(learner="td3", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"td3": "the TD3 actor"},
+    fitness="td3_episodic_return",
+    output=None,
+)
 
 
 @dataclass
@@ -40,7 +65,7 @@ class State:
         return None
 
 
-def init(params: Params, world: Any) -> State:
+def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: SAC's initial mean, so that rivals start alike."""
     return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
 
@@ -53,7 +78,7 @@ def board(params: Params) -> Board:
     return collection_board(options.episodes_per_generation, params.horizon, width(sizes[0], sizes[-1]))
 
 
-def generation(params: Params, state: State, world: Any, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
     k, start, name = state.generation + 1, world.clock(), state.NAME
     options = getattr(params.config, name)
@@ -72,7 +97,7 @@ def generation(params: Params, state: State, world: Any, env: Env, learner: Any)
     return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start}
 
 
-def play(params: Params, state: State, world: Any, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
     """Play a generation's training episodes on all ranks; see `rollout.collect`.
 
     Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.

@@ -1,12 +1,12 @@
 """The ranks of a run, what travels between them, and what the ranks of a node share. The only importer of mpi4py."""
 
+from esac_mpi import contracts
 from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
 from esac_mpi.comm.node import free_memory
-from esac_mpi.comm.world import Abandoned, Background, DivergedError, World, boards
+from esac_mpi.comm.world import Abandoned, DivergedError, World, boards
 
 __all__ = [
     "Abandoned",
-    "Background",
     "DivergedError",
     "LaunchError",
     "World",
@@ -17,3 +17,5 @@ __all__ = [
     "free_memory",
     "library",
 ]
+
+_: type[contracts.World] = World  # which mypy holds to

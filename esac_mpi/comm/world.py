@@ -15,7 +15,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -23,6 +23,7 @@ from mpi4py import MPI
 from esac_mpi import schedule
 from esac_mpi.comm.launch import abort, library
 from esac_mpi.comm.node import Node
+from esac_mpi.contracts import Background
 from esac_mpi.stop import GivenUp, Stop
 from esac_mpi.watchdog import Watchdog
 
@@ -42,24 +43,12 @@ class Abandoned(Exception):
     """A rank gave its work up, so that all discard it; nothing was changed by it."""
 
 
-class Background(Protocol):
-    """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
-
-    done: bool
-
-    def advance(self) -> None:
-        """Do the next slice, some milliseconds long."""
-
-
 class World:
     """All ranks of the run.
 
-    rank, size: this rank of all ranks. node, nodes: this rank's node of all nodes. local, locals: this rank of its node's
-    ranks. stop: this rank's wish to stop. stopping: whether a rank wished to stop at the last exchange (equal on all ranks).
-    watchdog: what looks whether this rank hangs. background: what rank 0 does while others evaluate, None elsewhere.
-    learning: whether that is unfinished, so that others evaluate (equal on all ranks). bytes_exchanged: bytes received from
-    other nodes since the start. waited: time this rank has spent in `map` and `at_root` without members, on its background or
-    waiting [s]. library: the MPI library's name and version.
+    Beside what contracts.World says: node: this rank's node of all nodes. local, locals: this rank of its node's ranks. stop:
+    this rank's wish to stop; stopping: whether a rank wished to at the last exchange. learning: whether rank 0's background is
+    unfinished, so that others evaluate (equal on all ranks, as stopping). bytes_exchanged: bytes received from other nodes.
     """
 
     def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -70,9 +59,11 @@ class World:
         self.library = library()
         self.bytes_exchanged = 0
         self.waited = 0.0
-        self.checksum = 0.0
+        self.leads = self.rank == 0
         self.background: Background | None = None
+        self.in_flight = 0
         self.learning = False
+        self._checksum = 0.0  # of the node's parameters
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
         self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words))
@@ -85,7 +76,8 @@ class World:
         self.local, self.locals = together.rank, together.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
         self.node = int(together.bcast(self._leaders.rank if self.local == 0 else None))
-        self._ranks = _ranks_of_nodes(self._comm.allgather(self.node))
+        nodes = np.array(self._comm.allgather(self.node))
+        self._ranks = [np.flatnonzero(nodes == node) for node in range(nodes.max() + 1)]  # of each node, ascending
         self.nodes = len(self._ranks)
         self._counted = 0
 
@@ -123,6 +115,14 @@ class World:
         table, busy = self._run(last, iter(mine), shares, (1, columns), 0)
         return table[0].copy(), busy
 
+    def begin_background(self, k: int, background: Background | None, beside: bool) -> None:
+        """Take up the background of generation k, on all ranks alike; beside: others evaluate for rank 0 from now on."""
+        self.background, self.in_flight, self.learning = background, k, beside
+
+    def end_background(self) -> None:
+        """Let go of the background in flight, on all ranks alike; all evaluate again."""
+        self.background, self.in_flight, self.learning = None, 0, False
+
     def reserve(self, count: int, columns: int) -> None:
         """Make the boards of a `map` of this count and columns now; otherwise its first call does. Raises MemoryError."""
         if (count, columns) not in self._boards:
@@ -144,7 +144,7 @@ class World:
         ended = self.stop.carry_out(part)
         busy = self.clock() - start - (self._beside - beside)
         self._tell()
-        headers[self.rank] = busy, self.stop.wished, self.checksum, bool(background and not background.done), not ended
+        headers[self.rank] = busy, self.stop.wished, self._checksum, bool(background and not background.done), not ended
         self._node.sync(partial(self._wait, background=background))
         self._between_nodes(table, headers, shares, bulk)
         self.waited += self.clock() - start - busy
@@ -236,9 +236,13 @@ class World:
         for request in requests:
             self._wait(request, self.background)
 
-    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> np.ndarray:
-        """Run work(block) for all blocks on each node; return the sums. See Node.over_blocks."""
-        return self._node.over_blocks(work, count, columns)
+    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Run work(block) for all blocks on each node; return the sums, without the checksum. See contracts.Memory."""
+        sums = self._node.over_blocks(work, count, columns)
+        if not checksum:
+            return sums
+        self._checksum = float(sums[0])
+        return sums[1:]
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
@@ -266,7 +270,7 @@ class World:
         return values
 
     def from_root(self, value: Any) -> Any:
-        """Return rank 0's Python object on every rank; for start-up, not for the loop."""
+        """Return rank 0's Python object on every rank: a few numbers, not arrays of parameters."""
         payload = np.frombuffer(MPI.pickle.dumps(value), np.uint8).copy() if self.rank == 0 else np.zeros(0, np.uint8)
         size = self.broadcast(np.array([payload.size], np.int64))
         if self.rank:
@@ -342,8 +346,3 @@ class World:
 def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
     """Return the shape of what a node keeps for a `map`, float64: two boards in turn, each the results and all ranks' headers."""
     return 2, count * columns + ranks * HEADER
-
-
-def _ranks_of_nodes(nodes: list[int]) -> list[np.ndarray]:
-    """Return the ranks of each node, ascending, from each rank's node [size]."""
-    return [np.flatnonzero(np.array(nodes) == node) for node in range(max(nodes) + 1)]

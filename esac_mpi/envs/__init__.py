@@ -18,7 +18,6 @@ Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> obser
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
-CONTINUOUS = {"esac", "sac", "td3"}  # algorithms that learn from the gradient of Q by a continuous action
 
 
 class TaskError(Exception):
@@ -97,16 +96,15 @@ def is_discrete(env: Env) -> bool:
     return bool(getattr(env, "discrete", False))
 
 
-def refuse_discrete(env: Env, algorithm: str, algorithms: Iterable[str]) -> None:
-    """Raise TaskError if an algorithm needs continuous actions and the task has none; name those of `algorithms` that do not.
+def refuse_discrete(env: Env, algorithm: str, able: Iterable[str]) -> None:
+    """Raise TaskError if the task's actions are discrete and an algorithm is not one of those `able` to take them.
 
     The toy is for all of them: the paper itself runs DDPG on it, by argmax of the actor.
     """
-    if is_discrete(env) and algorithm in CONTINUOUS and env.id not in OWN:
-        able = ", ".join(name for name in algorithms if name not in CONTINUOUS)
+    if is_discrete(env) and algorithm not in able and env.id not in OWN:
         raise TaskError(
-            f"{env.id} has {env.action_size} discrete actions; {algorithm} needs continuous ones. Those that do not: {able}."
-            f"{getattr(env, 'continuous_form', '')}"
+            f"{env.id} has {env.action_size} discrete actions; {algorithm} needs continuous ones. "
+            f"Those that do not: {', '.join(able)}.{getattr(env, 'continuous_form', '')}"
         )
 
 

@@ -196,11 +196,12 @@ class Run:
         learner: Mapping[str, np.ndarray],
         replay: Replay | None = None,
         pending: Mapping[str, np.ndarray] | None = None,
+        theta: np.ndarray | None = None,
     ) -> None:
         """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved.
 
         pending: what is known of the last generation where its row cannot be made yet; given back as restored.pending, no
-        part of state_sha256.
+        part of state_sha256. theta: the policy that theta_sha256 is of; without it the state's theta_es.
         """
         start, written = time.monotonic(), self._held.written
         ring = replays.Stored({}, (0, 0), {}, {})
@@ -208,10 +209,9 @@ class Run:
             ring = replays.store(replay, self._segments, self._held.store_segment)
         self._segments = ring.segments
         saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", ring.tail)}
-        actor = next(state[name] for name in ("theta_es", "theta", "theta_sac") if name in state)
-        theta = np.ascontiguousarray(actor, "<f4")
+        actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
         hashes = {
-            "theta_sha256": hashlib.sha256(theta.tobytes()).hexdigest(),
+            "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
             "state_sha256": digest({**saved, **ring.content}),
         }
         self._history.close(self._held.store_segment)

@@ -9,12 +9,13 @@
 """
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from esac_mpi import config as configuration
 from esac_mpi import noise
+from esac_mpi.config import Evolution
+from esac_mpi.contracts import Memory
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
 
@@ -23,21 +24,20 @@ class TableTooSmall(Exception):
     """The noise table is shorter than theta."""
 
 
-class Mutation(Protocol):
+class Epsilon(Protocol):
     """A way to make epsilon."""
 
-    def epsilon(self, k: int, slot: int, block: int, part: slice) -> np.ndarray:
-        """Return block number `block`, theta[part], of the noise of a slot in generation k, float32; not to be written to."""
+    def block(self, k: int, slot: int, number: int, part: slice) -> np.ndarray:
+        """Return block `number`, theta[part], of the noise of a slot in generation k, float32; not to be written to."""
 
 
-def make(config: configuration.Config, layout: Layout, world: Any) -> Mutation:
-    """Return what the configuration names. Raises TableTooSmall."""
-    evolution = config.es if config.algorithm == "es" else config.esac
-    if config.algorithm not in ("esac", "es") or evolution.noise == "philox":
-        return Philox(config.seed)
+def make(evolution: Evolution | None, seed: int, layout: Layout, world: Memory) -> Epsilon:
+    """Return what a table names; every number drawn for an algorithm without one. Raises TableTooSmall."""
+    if evolution is None or evolution.noise == "philox":
+        return Philox(seed)
     if evolution.noise == "table":
-        return Table(config.seed, layout.d, evolution.noise_table_size, world)
-    return LowRank(config.seed, layout, evolution.noise_rank)
+        return Table(seed, layout.d, evolution.noise_table_size, world)
+    return LowRank(seed, layout, evolution.noise_rank)
 
 
 class Philox:
@@ -46,15 +46,15 @@ class Philox:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def epsilon(self, k: int, slot: int, block: int, part: slice) -> np.ndarray:
+    def block(self, k: int, slot: int, number: int, part: slice) -> np.ndarray:
         """Return a block of the noise of a slot."""
-        return noise.normal(self.seed, Purpose.MUTATION, k, slot, block, part.stop - part.start)
+        return noise.normal(self.seed, Purpose.MUTATION, k, slot, number, part.stop - part.start)
 
 
 class Table:
     """A piece of one table, at an offset that the address gives."""
 
-    def __init__(self, seed: int, d: int, size: int, world: Any) -> None:
+    def __init__(self, seed: int, d: int, size: int, world: Memory) -> None:
         if size < d:
             raise TableTooSmall(f"noise_table_size = {size}: theta alone has {d} parameters")
         self.values = world.shared((size,))  # float32 [size]
@@ -73,7 +73,7 @@ class Table:
 
         self._offset = offset
 
-    def epsilon(self, k: int, slot: int, block: int, part: slice) -> np.ndarray:
+    def block(self, k: int, slot: int, number: int, part: slice) -> np.ndarray:
         """Return a block of the noise of a slot: a view into the table."""
         offset = self._offset(k, slot)
         return self.values[offset + part.start : offset + part.stop]
@@ -85,13 +85,13 @@ class LowRank:
     def __init__(self, seed: int, layout: Layout, rank: int) -> None:
         self.seed, self.layout, self.rank = seed, layout, rank
 
-    def epsilon(self, k: int, slot: int, block: int, part: slice) -> np.ndarray:
+    def block(self, k: int, slot: int, number: int, part: slice) -> np.ndarray:
         """Return a block of the noise of a slot."""
         pieces = []
-        for number, tensor in enumerate(self.layout.tensors):
+        for tensor_number, tensor in enumerate(self.layout.tensors):
             start, stop = max(tensor.start, part.start) - tensor.start, min(tensor.stop, part.stop) - tensor.start
             if start < stop:
-                pieces.append(self._piece(k, slot, number, start, stop))
+                pieces.append(self._piece(k, slot, tensor_number, start, stop))
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _piece(self, k: int, slot: int, number: int, start: int, stop: int) -> np.ndarray:

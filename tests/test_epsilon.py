@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from esac_mpi import config, noise
 from esac_mpi.comm import World
-from esac_mpi.mutation import LowRank, Philox, Table, TableTooSmall, make
+from esac_mpi.epsilon import LowRank, Philox, Table, TableTooSmall, make
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
 
@@ -21,31 +21,31 @@ def world():
     alone.free()
 
 
-def whole(mutation, k, slot):
-    return np.concatenate([mutation.epsilon(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)])
+def whole(epsilon, k, slot):
+    return np.concatenate([epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)])
 
 
 def made(world, kind, layout=LAYOUT, rank=1):
-    values = {"esac.noise": kind, "esac.noise_table_size": 100_000, "esac.noise_rank": rank, "seed": 4}
-    return make(config.updated(config.Config(), values), layout, world)
+    values = {"esac.noise": kind, "esac.noise_table_size": 100_000, "esac.noise_rank": rank}
+    return make(config.updated(config.Config(), values).esac, 4, layout, world)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_epsilon_is_a_function_of_its_address(world, kind):
-    mutation, other = made(world, kind), made(world, kind)
-    first = whole(mutation, 7, 2).copy()
-    whole(mutation, 8, 3)
-    np.testing.assert_array_equal(whole(mutation, 7, 2), first)
+    epsilon, other = made(world, kind), made(world, kind)
+    first = whole(epsilon, 7, 2).copy()
+    whole(epsilon, 8, 3)
+    np.testing.assert_array_equal(whole(epsilon, 7, 2), first)
     np.testing.assert_array_equal(whole(other, 7, 2), first)
     assert first.dtype == np.float32
     assert first.shape == (LAYOUT.d,)
-    assert all((whole(mutation, *address) != first).mean() > 0.99 for address in [(8, 2), (7, 3), (2, 7)])
+    assert all((whole(epsilon, *address) != first).mean() > 0.99 for address in [(8, 2), (7, 3), (2, 7)])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_epsilon_has_mean_0_and_variance_1_and_slots_are_uncorrelated(world, kind):
-    mutation = made(world, kind, rank=2)
-    draws = np.stack([whole(mutation, 1, slot) for slot in range(60)]).astype(float)
+    epsilon = made(world, kind, rank=2)
+    draws = np.stack([whole(epsilon, 1, slot) for slot in range(60)]).astype(float)
     assert abs(draws.mean()) < 0.02
     assert abs(draws.var() - 1) < 0.05
     assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.05
@@ -54,7 +54,7 @@ def test_epsilon_has_mean_0_and_variance_1_and_slots_are_uncorrelated(world, kin
 def test_philox_draws_every_block_at_its_address():
     parts = dict(noise.blocks(LAYOUT.d))
     expected = noise.normal(4, Purpose.MUTATION, 7, 2, 1, parts[1].stop - parts[1].start)
-    np.testing.assert_array_equal(Philox(4).epsilon(7, 2, 1, parts[1]), expected)
+    np.testing.assert_array_equal(Philox(4).block(7, 2, 1, parts[1]), expected)
 
 
 def test_a_slot_of_the_table_is_one_piece_of_it(world):

@@ -4,10 +4,10 @@ The system gives a replay memory as rows are written, so that one too large ends
 of this budget ever writes: a capacity that it does not reach costs nothing.
 """
 
-import math
-
 from esac_mpi import ram
-from esac_mpi.config import Config, members
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms.declaration import Learning
+from esac_mpi.config import Config
 from esac_mpi.config.reads import tables
 from esac_mpi.envs import Env
 from esac_mpi.transitions import width
@@ -19,11 +19,7 @@ class ReplayTooLarge(Exception):
 
 def phase_steps(config: Config, horizon: int) -> int:
     """Return the most transitions that a phase of the learner adds to its replay."""
-    if config.algorithm == "esac":
-        return max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps + horizon)
-    options = getattr(config, config.algorithm)
-    parallel = getattr(options, "episodes_on", "root") == "ranks"
-    return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+    return int(_learning(config).reserve(config, horizon))
 
 
 def table(config: Config) -> str:
@@ -33,18 +29,7 @@ def table(config: Config) -> str:
 
 def most_added(config: Config, horizon: int) -> float:
     """Return the most transitions that a run of this budget ever adds to its replay; inf = no limit is told."""
-    budget, phase = config.budget, phase_steps(config, horizon)
-    generations, env_steps, nominal = (n or math.inf for n in (budget.generations, budget.env_steps, budget.nominal_steps))
-    if config.algorithm != "esac":
-        return min(generations * phase, min(env_steps, nominal) + phase)
-    esac = config.esac
-    phase *= esac.sac_phases
-    offspring = members(esac) * esac.fitness_episodes * horizon * esac.offspring_transitions
-    if not phase + offspring:
-        return 0.0
-    generations = min(generations, nominal / horizon + 1)
-    in_flight = 2 * phase  # what is counted at the end of a phase, and the next one, begun in the same generation
-    return min(generations * (offspring + phase / esac.gradient_interval), env_steps + offspring + in_flight)
+    return float(_learning(config).added(config, horizon))
 
 
 def needed(config: Config, env: Env) -> int:
@@ -72,6 +57,12 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
 def capacity(config: Config) -> int:
     """Return the transitions that the replay keeps [transitions]."""
     return int(getattr(config, table(config)).replay_capacity)
+
+
+def _learning(config: Config) -> Learning:
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    assert learning is not None, f"{config.algorithm} has no learner"
+    return learning
 
 
 def _row(env: Env) -> int:

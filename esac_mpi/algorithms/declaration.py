@@ -1,0 +1,61 @@
+"""What an algorithm says of itself, so that nothing else has to know its name: `DECLARES = Declaration(...)` in its module.
+
+No field has a default: what is forgotten is an error at the import, not another algorithm's way.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from esac_mpi.config import Config, Evolution
+
+
+@dataclass(frozen=True)
+class Learning:
+    """The gradient learner of an algorithm."""
+
+    learner: str  # a file of learners/
+    ranks: Callable[[int], bool]  # rank -> whether it has one
+    reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions that a phase may add while the learner is held
+    added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
+    own_env: Callable[[Config], bool]  # whether phases play in an environment of their own, which nobody else uses between
+    beside: Callable[[Config], bool]  # whether phases run beside the evaluation, so that their rank has no members
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What the rest of the program must know of an algorithm, beside Params, State, init(), board() and generation().
+
+    Its State's `policies` names what is evaluated; the first is the one that counts, whose hash is theta_sha256.
+    """
+
+    learning: Learning | None
+    discrete: bool  # whether it takes tasks with discrete actions
+    evolution: Callable[[Config], Evolution] | None  # the table by which it evaluates a population, if it does
+    work: Literal["members", "episodes"]  # what the rows of its board are
+    policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
+    fitness: str  # the column of its rows that is shown as fitness
+    output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says
+
+
+def added_by_phases(config: Config, phase: int) -> float:
+    """Return the most transitions that a run whose generations are phases of so many adds to its replay; inf = no limit."""
+    budget = config.budget
+    generations, env_steps, nominal = (n or math.inf for n in (budget.generations, budget.env_steps, budget.nominal_steps))
+    return min(generations * phase, min(env_steps, nominal) + phase)
+
+
+def at_root(rank: int) -> bool:
+    """Return whether a rank is rank 0."""
+    return rank == 0
+
+
+def never(config: Config) -> bool:
+    """Return False."""
+    return False
+
+
+def always(config: Config) -> bool:
+    """Return True."""
+    return True

@@ -1,0 +1,68 @@
+"""ESAC's State, and whose child each slot of its population is."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi.counters import Best, Counters
+from esac_mpi.policy import Normaliser
+
+CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
+
+
+@dataclass
+class State:
+    """All that changes, equal on every rank or shared by the node; the learner, on rank 0, has its own."""
+
+    theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    theta_sac: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    children: np.ndarray = field(metadata={"shared": True})  # float32 [child slots, d]
+    adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    parents: np.ndarray  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
+    sigma: float
+    tuning_multiplier: float = 1.0  # Eq. (8) with the clipped step: sigma / sigma(1)
+    log_multiplier_unclipped: float = 0.0  # natural logarithm of Eq. (8) as printed, with the unclipped step
+    mean_length: float = 0.0  # running mean of the population's episodes [steps]
+    expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [slots] of the next members, for scheduling alone
+    phase_begun: int = 0  # generation whose SAC phase is in flight; 0 = none
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"theta_es": self.theta_es, "sac": self.theta_sac}
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """None: a SAC copy must behave the same in both roles."""
+        return None
+
+    def parent(self, slot: int) -> np.ndarray:
+        """Return the parent of a slot, float32 [d]."""
+        kind = self.parents[slot]
+        return self.theta_es if kind == CENTRE else self.theta_sac if kind == SAC_COPY else self.children[kind - CHILD]
+
+
+def sigma_of_noise(esac: configuration.ESAC, state: State) -> float:
+    """Return what noise is multiplied by: sigma, or sigma(1) where AMT tunes the gradient's alone."""
+    return esac.sigma if esac.amt_scope == "gradient" else state.sigma
+
+
+def slot_sigmas(esac: configuration.ESAC, state: State) -> np.ndarray:
+    """Return what each slot's noise is multiplied by, float64 [slots]: sigma, or 0 where its members are not perturbed."""
+    shielded = (state.parents >= CHILD) & (esac.winner_selection == "hard")
+    still = shielded | ((state.parents == SAC_COPY) & (not esac.sac_copy_noise))
+    return np.where(still, 0.0, sigma_of_noise(esac, state))
+
+
+def new_population(esac: configuration.ESAC, born: int) -> np.ndarray:
+    """Return each slot's parent, int64 [slots]: children first, then copies of SAC, then theta_es. Algorithm 1, line 27."""
+    parents = np.full(configuration.slots(esac), CENTRE)
+    children = configuration.child_slots(esac)
+    parents[:born] = CHILD + np.arange(born)
+    parents[children : children + esac.sac_copies] = SAC_COPY
+    return parents

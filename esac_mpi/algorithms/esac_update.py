@@ -1,0 +1,159 @@
+"""Lines 11 and 26 of ESAC's Algorithm 1, block by block on each node: the step of theta_es, the pull, the children."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi import evolution, noise, population
+from esac_mpi.algorithms import es as strategy
+from esac_mpi.algorithms.esac_state import CENTRE, State, sigma_of_noise
+from esac_mpi.contracts import World
+from esac_mpi.noise import Purpose
+from esac_mpi.params import Params, Row
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The sum of line 11, over slots: sum_slot weights * eps + offsets * (parent - theta_es), over members * sigma."""
+
+    weights: np.ndarray  # float32 [slots]
+    offsets: np.ndarray  # float32 [slots]
+    members: int  # that enter: all; those around theta_es; not those whose epsilon was not used
+
+
+def update(
+    params: Params,
+    state: State,
+    k: int,
+    sigmas: np.ndarray,
+    gradient: Gradient,
+    winners: np.ndarray,
+    adopted: bool,
+    world: World,
+) -> Row:
+    """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
+
+    adopted: theta_sac in place of the step. A child that has no winner is zeros; new_population gives its slot theta_es.
+    """
+    esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
+    taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
+
+    def work(block: int) -> np.ndarray:
+        part = slices[block]
+        theta = state.theta_es[part].copy()
+        total, mean_winner, rebuilt = over_slots(params, state, k, block, part, sigmas, gradient, winners)
+        total /= np.float32(gradient.members * state.sigma)
+        step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k)
+        new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
+        if esac.winner_pull and winners.size:
+            new = evolution.pull(new, mean_winner, esac.winner_pull)
+        for child, rows in enumerate(taken):  # line 26
+            exchanged = exchanged_parameters(params, k, child, block, part, rows)
+            state.children[child, part] = evolution.crossover(rebuilt[child], new, exchanged)
+        state.children[len(taken) :, part] = 0
+        state.theta_es[part] = new
+        return movement(theta, step, new, state.theta_sac[part])
+
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+        sums = world.over_blocks(work, len(slices), 7, checksum=True)
+    strategy.check_finite(k, sums[-1])
+    return moved(sums)
+
+
+def over_slots(
+    params: Params, state: State, k: int, block: int, part: slice, sigmas: np.ndarray, gradient: Gradient, winners: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
+    """Return a block of line 11's sum, of the winners' mean, and of those winners that have a child, by place.
+
+    Each slot's noise is made once for all three; sums are in the order of the slots.
+    """
+    size = part.stop - part.start
+    total, mean_winner, rebuilt = np.zeros(size, np.float32), np.zeros(size, np.float32), {}
+    won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
+    for place, (slot, sign) in enumerate(population.member(params.config.esac, int(i)) for i in winners):
+        won.setdefault(slot, []).append((place, sign))
+    for slot in range(sigmas.size):
+        eps = params.epsilon.block(k, slot, block, part)
+        total += gradient.weights[slot] * eps
+        if gradient.offsets[slot]:
+            total += gradient.offsets[slot] * (state.parent(slot)[part] - state.theta_es[part])
+        for place, sign in won.get(slot, ()):
+            winner = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
+            mean_winner += winner / np.float32(len(winners))
+            if place < len(state.children):
+                rebuilt[place] = winner
+    return total, mean_winner, rebuilt
+
+
+def movement(theta: np.ndarray, step: np.ndarray, new: np.ndarray, theta_sac: np.ndarray) -> np.ndarray:
+    """Return a block's part of a row's columns about the movement of theta_es, its checksum first, float64 [7]."""
+    towards_sac, change = theta_sac - theta, new - theta
+    sums = [evolution.squares(x) for x in (theta, step, change, towards_sac, new)]
+    return np.array([evolution.checksum(new), evolution.inner(change, towards_sac), *sums])
+
+
+def moved(sums: np.ndarray) -> Row:
+    """Return a row's columns about the movement of theta_es, from the sums over its blocks without the checksum."""
+    inner, *squares, _ = sums
+    theta, step, change, towards_sac = np.sqrt(squares)
+    return {
+        "theta_norm": theta,
+        "es_step_norm": step,
+        "update_norm": change,
+        "distance_to_sac": towards_sac,
+        "cosine_to_sac": inner / (change * towards_sac) if change * towards_sac > 0 else np.nan,
+    }
+
+
+def gradient_terms(params: Params, state: State, k: int, sigmas: np.ndarray, shaped: np.ndarray, world: World) -> Gradient:
+    """Return what each slot adds to line 11, from the shaped returns of the members [n]."""
+    esac, pairs, sigma = params.config.esac, params.config.esac.sampling != "onesided", sigma_of_noise(params.config.esac, state)
+    uses = sigmas > 0
+    displaced = (state.parents != CENTRE) & (esac.gradient != "noise")
+    if esac.gradient == "displacement_clipped":
+        squares = displacements(params, state, k, sigmas, displaced, world)
+        shaped = shaped * evolution.clipped_to_noise(squares, params.layout.d)
+    enters = state.parents == CENTRE if esac.gradient_members == "centre" else uses | displaced
+    weights = np.where(enters & uses, evolution.slot_weights(shaped, pairs), np.float32(0))
+    offsets = np.where(enters & displaced, evolution.slot_offsets(shaped, pairs) / np.float32(sigma), np.float32(0))
+    return Gradient(weights, offsets, esac.population_size * int(enters.sum()) // enters.size)
+
+
+def displacements(params: Params, state: State, k: int, sigmas: np.ndarray, displaced: np.ndarray, world: World) -> np.ndarray:
+    """Return |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
+    esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
+    sigma = sigma_of_noise(esac, state)
+    members = [(i, *population.member(esac, i)) for i in range(configuration.members(esac))]
+
+    def work(block: int) -> np.ndarray:
+        part, squares = slices[block], np.zeros(len(members))
+        for i, slot, sign in members:
+            if displaced[slot]:
+                eps = params.epsilon.block(k, slot, block, part)
+                offspring = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
+                squares[i] = evolution.squares(offspring - state.theta_es[part]) / sigma**2
+        return squares
+
+    return world.over_blocks(work, len(slices), len(members))
+
+
+def taken_rows(params: Params, k: int, child: int) -> np.ndarray:
+    """Return which rows of theta the child takes from its winner, bool [rows]."""
+    random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child)
+    return evolution.exchanged_rows(random, [tensor.shape[0] for tensor in params.layout.tensors])
+
+
+def exchanged_parameters(params: Params, k: int, child: int, block: int, part: slice, rows: np.ndarray) -> np.ndarray:
+    """Return which parameters of a block the child takes from its winner, bool [block size]: whole `rows`, or each by chance."""
+    if params.config.esac.crossover == "element":
+        random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child, 1 + block)
+        return random.random(part.stop - part.start) < 0.5
+    return expanded(rows, params.layout.rows(), part)
+
+
+def expanded(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
+    """Expand a choice of rows [rows] with boundaries [rows + 1] to the parameters of a block, bool [block size]."""
+    first, last = np.searchsorted(rows, part.start, "right") - 1, np.searchsorted(rows, part.stop)
+    edges = rows[first : last + 1].clip(part.start, part.stop)
+    return np.repeat(taken[first:last], np.diff(edges))

@@ -1,0 +1,113 @@
+"""What algorithms, and the rooms that they share, may use of the ranks and of a learner: types only.
+
+comm.World is a World; whether it is, mypy says.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from esac_mpi.watchdog import Watchdog
+
+
+class Background(Protocol):
+    """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def advance(self) -> None:
+        """Do the next slice, some milliseconds long."""
+
+
+class Memory(Protocol):
+    """What the ranks of a node share: all that the start of a run needs."""
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return a shared array that holds `values`, which are equal on all ranks. Raises MemoryError."""
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Make the boards of a `map` of this count and columns now. Raises MemoryError."""
+
+    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Run work(block) -> [columns] for all blocks on each node; return the sums, float64 [columns], in block order.
+
+        checksum: the first column says what the blocks of the parameters have become; nodes compare its sum at the next exchange,
+        and it is not among the sums returned.
+        """
+
+
+class World(Memory, Protocol):
+    """The ranks of a run and what travels between them."""
+
+    rank: int
+    size: int
+    nodes: int
+    leads: bool  # whether this is rank 0, which decides and records
+    hosts: list[str]  # of all ranks
+    library: str
+    waited: float  # time that this rank has spent waiting for others [s]
+    watchdog: Watchdog
+    background: Background | None  # what this rank does beside the exchanges
+    in_flight: int  # generation whose background was begun and has not been ended; 0 = none; equal on all ranks
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """This rank's clock [s]."""
+
+    def map(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
+
+    def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """End rank 0's background, run work() -> [columns] there; return its result, [columns], and busy seconds [size]."""
+
+    def begin_background(self, k: int, background: Background | None, beside: bool) -> None:
+        """Take up the background of generation k, on all ranks alike; beside: others evaluate for rank 0 from now on."""
+
+    def end_background(self) -> None:
+        """Let go of the background in flight, on all ranks alike; all evaluate again."""
+
+    def broadcast_shared(self, array: np.ndarray) -> None:
+        """Give every node rank 0's content of a shared array."""
+
+    def from_root(self, value: Any) -> Any:
+        """Return rank 0's object: a few numbers, not arrays of parameters."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's object; for start-up, not for the loop."""
+
+
+class Learner(Protocol):
+    """A gradient learner, on a rank that learns."""
+
+    NAME: str  # in messages
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The actor, float32 [d]."""
+
+    @property
+    def replay(self) -> Any:
+        """What it learns from; None where that is its last rollout alone."""
+
+    def begin(self, env: Any, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Any]:
+        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; it ends with what it did."""
+
+    def hold(self) -> None:
+        """Keep what `arrays` gives as it is now, until `release`."""
+
+    def release(self) -> None:
+        """Let `arrays` be current again."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that makes it but its replay, as it is or as it was at `hold`."""
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `arrays` returned."""

@@ -1,0 +1,29 @@
+"""What never changes in a run, and what is made of it alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from esac_mpi.config import Config
+from esac_mpi.envs import Env
+from esac_mpi.epsilon import Epsilon
+from esac_mpi.policy import Layout, Normaliser, Policy
+
+Row = dict[str, Any]  # columns of a generation, by name
+THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
+
+
+@dataclass(frozen=True)
+class Params:
+    """What never changes in a run."""
+
+    config: Config
+    layout: Layout
+    horizon: int  # of an episode [steps]
+    epsilon: Epsilon  # how the noise of a slot is made
+    learner_env: Env | None = None  # where phases play that run beside the evaluation or carry on after it, on ranks that learn
+
+
+def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None) -> Policy:
+    """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
+    network = params.config.policy
+    return Policy(params.layout, network.activation, output or network.output, env.low, env.high, normaliser)

@@ -1,0 +1,78 @@
+"""Random search: of the points drawn around the best one so far, the best becomes it if its return is higher.
+
+Source: Rastrigin 1963, in its simplest form.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from esac_mpi import evolution, noise
+from esac_mpi.algorithms.declaration import Declaration
+from esac_mpi.contracts import Memory, World
+from esac_mpi.counters import Best, Counters
+from esac_mpi.envs import Env
+from esac_mpi.noise import Purpose
+from esac_mpi.params import THETA_ES, Params, Row, make_policy
+from esac_mpi.population import perturb
+from esac_mpi.rollout import Board, play
+
+DECLARES = Declaration(
+    learning=None, discrete=True, evolution=None, work="members", policies={"search": "the best"}, fitness="fitness", output=None
+)
+
+
+@dataclass
+class State:
+    """All that changes, equal on every rank or shared by the node."""
+
+    theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best point so far
+    episodic_return: float = -np.inf  # of that point
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+    normaliser = None  # observations are plain
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"search": self.theta}
+
+
+def init(params: Params, world: Memory) -> State:
+    """Return the state before the first generation."""
+    return State(world.share(params.layout.initial(params.config.seed, THETA_ES)))
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: return and steps of each point's episode."""
+    return Board(params.config.random_search.points, 2)
+
+
+def generation(params: Params, state: State, world: World, env: Env, learner: None) -> tuple[Row, Row]:
+    """Make one generation; return its metrics and its timing."""
+    k, policy, radius = state.generation + 1, make_policy(params, env), params.config.random_search.radius
+    slices = dict(noise.blocks(params.layout.d))
+
+    def work(i: int) -> np.ndarray:
+        perturb(params, policy, k, i, state.theta, 1, radius)
+        episode = play(env, policy, noise.integer(params.config.seed, Purpose.EPISODE, k, i))
+        return np.array([episode.episodic_return, episode.episodic_length])
+
+    results, busy = world.map(work, *board(params)[:2])  # valid until the next one
+    fitness, length = results.T.copy()  # [points]
+    winner = int(np.argmax(np.where(np.isfinite(fitness), fitness, -np.inf)))
+    better = bool(fitness[winner] > state.episodic_return)
+
+    def move(block: int) -> np.ndarray:
+        part = slices[block]
+        if better:
+            state.theta[part] = evolution.mutated(state.theta[part], params.epsilon.block(k, winner, block, part), 1, radius)
+        return np.array([evolution.checksum(state.theta[part])])
+
+    world.over_blocks(move, len(slices), 1, checksum=True)  # nodes compare it
+    state.generation, state.episodic_return = k, float(fitness[winner]) if better else state.episodic_return
+    state.counters.env_steps_population += int(length.sum())
+    state.counters.unstable_episodes += int(np.isnan(fitness).sum())
+    state.counters.nominal_steps += params.horizon
+    return {"fitness": fitness, "length": length.astype(np.int64), "moved": better}, {"busy_seconds": busy}

@@ -1,0 +1,158 @@
+"""An algorithm of one's own is a module, a table and a name: the whole program knows it then, and every tool."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT, ROUTINE, command
+
+from esac_mpi.record import files
+from esac_mpi.record.reading import Columns
+
+SETTINGS = """
+algorithm = "random_search"
+[random_search]
+radius = 0.3
+"""
+WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md shows
+    "from esac_mpi.config.ppo import PPO\n": "from esac_mpi.config.random_search import RandomSearch\n",
+    "    ppo: PPO = field(default_factory=PPO)\n": "    random_search: RandomSearch = field(default_factory=RandomSearch)\n",
+}
+
+
+class Extended:
+    """A copy of the package to which the algorithm was added, by three changes, and its programs."""
+
+    def __init__(self, path):
+        self.path = path
+        shutil.copytree(ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "tools", path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "tests/random_search.py", path / "esac_mpi/algorithms/random_search.py")  # 1
+        shutil.copy(ROOT / "tests/random_search_table.py", path / "esac_mpi/config/random_search.py")  # 2
+        whole = path / "esac_mpi/config/whole.py"
+        text = whole.read_text()
+        for before, added in WHOLE.items():
+            assert before in text
+            text = text.replace(before, before + added)
+        assert '"ppo")' in text
+        whole.write_text(text.replace('"ppo")', '"ppo", "random_search")'))  # 3
+        (path / "settings.toml").write_text(SETTINGS)
+        self.environment = {**os.environ, "PYTHONPATH": str(path)}
+
+    def line(self, ranks, *arguments):
+        """Return the command line of a run: radius from the file, points from the command line."""
+        task = ["--task.id", "Pendulum-v1", "--task.horizon", 20]
+        options = ["--random_search.points", 6, *task, *ROUTINE, "--checkpoint.every_generations", 2, *arguments]
+        return command(ranks, self.path / "settings.toml", *options)
+
+    def call(self, line, code=0):
+        """Run a command line; return what it printed, with its complaints."""
+        done = subprocess.run(
+            [str(word) for word in line],
+            env=self.environment,
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def tool(self, name, *arguments):
+        """Run a tool."""
+        return self.call([sys.executable, f"tools/{name}.py", *arguments])
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    return Extended(tmp_path_factory.mktemp("extended"))
+
+
+@pytest.fixture(scope="module")
+def straight(extended):
+    run = extended.path / "straight"
+    extended.call(extended.line(1, "--budget.generations", 120, "--run-dir", run))
+    return run
+
+
+def rows(run):
+    """Return the metrics of every generation, and the hashes of the policy and of the state."""
+    columns, attributes = Columns(run / "metrics.h5"), files.read(run / "metrics.h5")[1]
+    return {n: columns[n] for n in columns if n.startswith("metrics/")}, attributes["theta_sha256"], attributes["state_sha256"]
+
+
+def assert_same(run, other):
+    ours, theirs = rows(run), rows(other)
+    assert ours[1:] == theirs[1:]
+    assert ours[0].keys() == theirs[0].keys()
+    for name, column in ours[0].items():
+        np.testing.assert_array_equal(column, theirs[0][name], name)
+
+
+def test_it_is_short():
+    assert len((ROOT / "tests/random_search.py").read_text().splitlines()) < 80
+
+
+def test_it_is_configured_by_file_and_command_line_and_finds_a_better_point(extended, straight):
+    text = (straight / "config.toml").read_text()
+    assert 'algorithm = "random_search"' in text
+    assert "radius = 0.3" in text
+    assert "points = 6" in text
+    columns = rows(straight)[0]
+    fitness, moved = columns["metrics/fitness"], columns["metrics/moved"]
+    assert fitness.shape == (120, 6)
+    best = np.maximum.accumulate(fitness.max(axis=1))
+    assert moved.tolist() == [True, *(best[1:] > best[:-1]).tolist()]
+    assert best[-1] > best[0]
+
+
+def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
+    run = extended.path / "killed"
+    line = extended.line(3, "--budget.generations", 120, "--run-dir", run)
+    process = subprocess.Popen(line, env=extended.environment, cwd=extended.path, start_new_session=True)
+    end = time.monotonic() + 120
+    while not (run / "checkpoint_prev.h5").exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    said = extended.call(line)
+    assert "resumed at generation" in said
+    assert_same(run, straight)
+
+
+def test_a_bad_field_is_refused(extended):
+    said = extended.call(extended.line(0, "--random_search.radius", "-1"), code=2)
+    assert "random_search.radius = -1.0" in said
+    said = extended.call(extended.line(0, "--random_search.sigma", "1"), code=2)
+    assert "unknown key 'random_search.sigma'; did you mean 'random_search.radius'?" in said
+    assert "esac.sigma" in extended.call(extended.line(0, "--esac.sigma", "1"), code=2)  # which it does not read
+
+
+def test_every_tool_sees_it(extended, straight):
+    found = json.loads(extended.tool("summary", straight, "--json"))
+    assert (found["algorithm"], found["generation"], found["status"]) == ("random_search", 120, "complete")
+    assert found["env_steps"]["population"] == rows(straight)[0]["metrics/length"].sum() == 120 * 6 * 20
+    assert found["best_return"] >= found["last_evaluation"]["search"]
+    assert "random_search" in extended.tool("watch", straight, "--once")
+    assert "| RANDOM_SEARCH |" in extended.tool("table", straight)
+    extended.tool("plot", straight, "--policy", "search", "--out", extended.path / "curve.png")
+    assert (extended.path / "curve.png").stat().st_size > 1000
+    grid = ["--tasks", "Pendulum-v1", "--algorithms", "random_search", "--set", "radius", "0.1", "0.2"]
+    extended.tool("sweep", *grid, "--out", extended.path / "jobs.txt")
+    lines = (extended.path / "jobs.txt").read_text().splitlines()
+    assert sorted({word for line in lines for word in line.split() if word.startswith("--random")}) == ["--random_search.radius"]
+
+
+def test_the_document_shows_what_this_test_does():
+    text = (ROOT / "docs/extending.md").read_text()
+    for name in ("random_search.py", "random_search_table.py"):
+        assert (ROOT / "tests" / name).read_text() in text, name
+    for added in WHOLE.values():
+        assert added.strip() in text, added
