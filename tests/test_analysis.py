@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from commands import command
 from conftest import ROOT
-from test_tools_figures import make
+from figure_runs import make
 
 from esac_mpi import analysis
 from esac_mpi.analysis import names, plots, sensitivity, timeline, views

@@ -2,86 +2,14 @@
 
 import numpy as np
 import pytest
-from mpi4py import MPI
+from esac_by_hand import LAYOUT, SETTINGS, Fragile, Track, advance, epsilon, make
 
 from esac_mpi import config, evolution, noise
 from esac_mpi.algorithms import es, esac
-from esac_mpi.comm import World
 from esac_mpi.epsilon import Philox
-from esac_mpi.epsilon import make as make_epsilon
-from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, make_policy
-from esac_mpi.policy import Layout
 from esac_mpi.rollout import ThetaNotFinite, evaluate_policies, play
-
-SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
-LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
-
-
-class Track:
-    """Observe [3], act [3]: the reward is -|action - observation|^2, so that no two members have the same return."""
-
-    id, observation_size, action_size, horizon, unstable = "Track", 3, 3, 10, False
-    low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
-
-    def reset(self, seed):
-        self.random, self.left, self.steps = np.random.default_rng(seed), 10, getattr(self, "steps", 0)
-        self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
-        return self.observation
-
-    def step(self, action):
-        reward = -float(np.square(action - self.observation).sum())
-        self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
-        self.left -= 1
-        self.steps += 1
-        return self.observation, reward, False, self.left == 0
-
-
-class Teacher:
-    """A learner whose phases move theta to where the test wants it."""
-
-    NAME = "SAC"
-
-    def __init__(self, theta):
-        self.theta, self.phases = theta, []
-
-    def begin(self, env, k, episodes, steps, cut=False):
-        yield
-        self.phases.append(k)
-        return Phase(env_steps=steps, episodes=episodes, gradient_updates=7)
-
-    def hold(self):
-        self.held = True
-
-    def release(self):
-        self.held = False
-
-
-@pytest.fixture
-def world():
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
-
-
-def make(world, **settings):
-    options = config.updated(
-        config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
-    )
-    config.check(options)
-    params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
-    return params, esac.init(params, world), Track()
-
-
-def epsilon(k, slot):
-    return np.concatenate([noise.normal(0, Purpose.MUTATION, k, slot, b, p.stop - p.start) for b, p in noise.blocks(LAYOUT.d)])
-
-
-def advance(world, params, state, env, generations=1, learner=None):
-    for _ in range(generations):
-        row, _ = esac.generation(params, state, world, env, learner)
-    return row
 
 
 @pytest.mark.parametrize("crossover", ["row", "element", "off"])
@@ -155,21 +83,6 @@ def test_winners_are_counted_by_their_parents(world):
         assert row["wins_children"] == (kinds >= 2).sum()
 
 
-class Fragile(Track):
-    """Track whose rewards are `broken` in the episodes of all but a few seeds, while `whole` names some."""
-
-    broken = np.nan
-    whole: frozenset[int] | None = None
-
-    def reset(self, seed):
-        self.breaks = self.whole is not None and seed not in self.whole
-        return super().reset(seed)
-
-    def step(self, action):
-        observation, reward, terminated, truncated = super().step(action)
-        return observation, self.broken if self.breaks else reward, terminated, truncated
-
-
 @pytest.mark.parametrize("selection", ["soft", "uniform"])
 @pytest.mark.parametrize(("crossover", "finite"), [("row", [2, 7]), ("element", [6]), ("off", [2, 7])])
 def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(world, crossover, selection, finite):
@@ -219,70 +132,6 @@ def test_winners_that_pull_theta_beyond_what_is_finite_end_the_run(world, part):
         advance(world, params, state, env)
 
 
-def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__amt_clip=0.01)
-    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-    sigma, multiplier = 0.3, 1.0
-    for k in range(1, 8):
-        row = advance(world, params, state, env, learner=learner)
-        assert row["sigma"] == sigma
-        if k % 3 == 0:
-            returns = row["fitness"]
-            gap = returns.max() - returns.mean()
-            step = min(0.05 / (10 * sigma) * (gap - 0.5 if gap >= 1 else gap * gap / 2), 0.01)
-            sigma, multiplier = sigma + step, multiplier * (1 + step / sigma)
-            assert step > 0
-        assert state.sigma == pytest.approx(sigma, rel=1e-12)
-        assert state.tuning_multiplier == pytest.approx(multiplier, rel=1e-12)
-        assert (state.theta_sac == 0.5).all() == (k >= 3)
-    assert learner.phases == [3, 6]
-    assert state.tuning_multiplier == pytest.approx(state.sigma / 0.3)
-    assert (state.counters.gradient_updates, state.counters.env_steps_learner) == (14, 2 * params.config.esac.sac_min_steps)
-
-
-@pytest.mark.parametrize("lag", [1, 2, 3])
-def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=lag, esac__amt_clip=0.01)
-    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-    for k in range(1, 9):
-        row = advance(world, params, state, env, learner=learner)
-        assert row["sac_phase"] == (k % 3 == 0)
-        assert (state.theta_sac == 0.5).all() == (k >= 3 + lag)
-        assert state.phase_begun == (k // 3 * 3 if k >= 3 and k - k // 3 * 3 < lag else 0)
-        assert getattr(learner, "held", False) == bool(state.phase_begun)
-        assert np.isfinite(row["sac_episodes"])
-        assert row["sac_episodes"] == (params.config.esac.sac_episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0)
-        assert state.counters.learner_phases == max(k - lag, 0) // 3
-        assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
-
-
-def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
-    class Failing(Teacher):
-        def begin(self, env, k, episodes, steps, cut=False):
-            yield
-            raise FloatingPointError("the learner diverged")
-
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
-    learner = Failing(state.theta_sac.copy())
-    advance(world, params, state, env, 4, learner)
-    world.background.advance()  # as where other ranks evaluate
-    assert world.background.done
-    with pytest.raises(FloatingPointError, match="diverged") as error:
-        advance(world, params, state, env, 1, learner)
-    assert "in the SAC phase of generation 3" in error.value.__notes__
-
-
-def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
-    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-    advance(world, params, state, env, 4, learner)
-    assert (state.phase_begun, learner.phases) == (3, [])
-    world.end_background()  # as in a new process
-    again = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-    advance(world, params, state, env, 1, again)
-    assert (again.phases, again.held, state.phase_begun) == ([3], False, 0)
-
-
 def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
     class Fading(Track):
         def reset(self, seed):
@@ -301,13 +150,6 @@ def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
         new = np.mean(row["length"])
         mean = mean + 0.1 * (new - mean) if mean else new
         assert state.mean_length == pytest.approx(mean, rel=1e-12)
-
-
-def test_no_phase_runs_where_p_sac_is_zero(world):
-    params, state, env = make(world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
-    advance(world, params, state, env, 5)
-    assert state.counters.learner_phases == 0
-    assert state.sigma == 0.3
 
 
 def test_members_of_a_slot_share_a_start_state_if_told(world):

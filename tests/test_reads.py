@@ -7,11 +7,9 @@ from typing import Literal, get_args, get_origin
 import numpy as np
 import pytest
 from conftest import ROOT
-from mpi4py import MPI
 
 from esac_mpi import config, train
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import World
 from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
 from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
@@ -45,13 +43,6 @@ CASES = [
     {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"},
     {"algorithm": "ppo"},
 ]
-
-
-@pytest.fixture
-def world():
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
 
 
 def other(name, value):

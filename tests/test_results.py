@@ -1,4 +1,4 @@
-"""The compact record of an experiment, and the tables, verdicts and pictures made of it, by numbers worked out by hand."""
+"""The compact record of an experiment, and the tables and verdicts made of it, by numbers worked out by hand."""
 
 import dataclasses
 import shlex
@@ -9,46 +9,17 @@ import numpy as np
 import pytest
 from commands import command
 from conftest import ROOT
-from test_tools_figures import make
+from figure_runs import make
+from result_rows import history, stored, study
 
 from esac_mpi.analysis.command import opened
-from esac_mpi.analysis.results import pictures, rowfiles, standings, traces, verdicts
+from esac_mpi.analysis.results import rowfiles, verdicts
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
 results = command("results")
-EMPTY = Row("x", "small", "A-v0", "ES", "", 0, 1, 0, 0, 0.0, 0, 0, None, None, None, None, False)
-
-
-def history(variant, seed, points, **more):
-    """Return the rows of a run: (true steps, wall seconds, return of theta_es, return of the learner) each."""
-    found = [
-        dataclasses.replace(
-            EMPTY, variant=variant, seed=seed, generation=g, env_steps=steps, wall_seconds=float(wall),
-            nominal_steps=steps if es is None else 50 * g,
-            gradient_updates=2 * steps, training_episodes=g, training_return=float(g), return_theta_es=es, return_learner=learner,
-            fitness_mean=None if es is None else es - 1, **more,
-        )
-        for g, (steps, wall, es, learner) in enumerate(points, 1)
-    ]  # fmt: skip
-    return [*found[:-1], dataclasses.replace(found[-1], complete=True)]
-
-
-def study():
-    """Two seeds of ESAC and of SAC: SAC's steps are half as many, and slower."""
-    return [
-        *history("SAC", 0, [(50, 8, None, 4.0), (150, 40, None, 20.0)]),
-        *history("SAC", 1, [(60, 8, None, 6.0), (160, 44, None, 22.0)]),
-        *history("ESAC", 0, [(100, 10, 1.0, 3.0), (200, 20, 5.0, 4.0), (300, 30, 9.0, 8.0)]),
-        *history("ESAC", 1, [(100, 10, 2.0, 2.0), (200, 20, 7.0, 6.0), (300, 31, 11.0, 10.0)]),
-    ]
-
-
-def stored(path, rows):
-    rowfiles.write(path, rows)
-    return str(path)
 
 
 def printed(capsys, *arguments):
@@ -306,117 +277,3 @@ def test_the_records_of_the_docs_are_small_and_whole():
     for path in files:
         ends = [row for row in rowfiles.read([path]) if row.complete]
         assert len(ends) == {"ablations": 48, "fig2a": 12, "fig2c": 27, "fig6b": 12, "table1": 84, "transfer": 21}[path.stem]
-
-
-# ---- pictures
-
-
-STEPS = "environment steps of population and learner"
-WALL = "wall time [s]"
-NOMINAL = "nominal steps (the papers' count)"
-
-
-def drawn(rows, **options):
-    return pictures.curves(traces.sections(rows), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "x", "ends"),
-    [
-        ({"what": "returns"}, STEPS, {"ESAC": (100, 300, 2.5, 10), "SAC": (60, 150, 5.8, 20.2)}),
-        ({"what": "returns", "policy": "theta_es"}, STEPS, {"ESAC": (100, 300, 1.5, 10)}),
-        ({"what": "returns", "x": "wall_seconds"}, WALL, {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)}),
-        ({"what": "training"}, "training episodes", {"ESAC": (1, 3, 1, 3), "SAC": (1, 2, 1, 2)}),
-        ({"what": "updates"}, NOMINAL, {"ESAC": (50, 150, 200, 600), "SAC": (60, 150, 120, 300)}),
-    ],
-)  # fmt: skip
-def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
-    (axes,) = drawn(study(), **options).axes
-    assert axes.get_xlabel() == x
-    assert axes.get_title() == "A-v0"
-    found = {line.get_label().removesuffix(", 2 seeds"): line for line in axes.lines}
-    seen = {name: (*line.get_xdata()[[0, -1]], *line.get_ydata()[[0, -1]]) for name, line in found.items()}
-    assert seen == {name: pytest.approx(numbers) for name, numbers in ends.items()}
-    assert ("SAC, seed 0" in capsys.readouterr().err) == (options.get("policy") == "theta_es")  # it has none: named
-
-
-@pytest.mark.parametrize(
-    ("policy", "lines"),
-    [("better", {"ESAC": (9, 11, 10), "SAC": (20, 22, 21)}), ("theta_es", {"ESAC": (9, 11, 10)})],
-)
-def test_the_last_return_of_each_variant(policy, lines):
-    (axes,) = pictures.ends(traces.sections(study()), policy).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == list(lines)
-    assert axes.get_title() == "A-v0"
-    points = [line for line in axes.lines if line.get_marker() == "."]
-    means = [bar.lines[0].get_xdata()[0] for bar in axes.containers]
-    assert [(*line.get_xdata(), m) for line, m in zip(points, means, strict=True)] == list(lines.values())
-    assert [set(line.get_ydata()) for line in points] == [{n} for n in range(len(lines))]
-    spans = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in axes.containers]
-    assert spans == [[seeds[0], seeds[1]] for seeds in lines.values()]  # of two seeds: from one to the other
-
-
-def test_no_last_return_is_an_error(tmp_path, capsys):
-    path = stored(tmp_path / "r.csv", history("SAC", 0, [(10, 1, None, 5.0)]))
-    assert results.main(["draw", path, "--what", "ends", "--policy", "theta_es", "--out", str(tmp_path / "x.png")]) == 2
-    assert capsys.readouterr().err == "nothing to draw: no run has a return of theta_es\n"
-
-
-def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):
-    return [
-        row
-        for n, value in enumerate(values)
-        for seed in (0, 1)
-        for row in history("ESAC", seed, [(10, 1, -9.0, None), (20, 2, scale * (n + 2 * seed) + 1, None)], value=value, task=task)
-    ]
-
-
-def swept(rows, **options):
-    return pictures.sensitivity(traces.sections(rows), field="zeta", **options)
-
-
-def test_sensitivity_at_the_end_against_the_value():
-    (axes,) = swept(sweep() + sweep("B-v0", 10)).axes
-    assert axes.get_xscale() == "log"
-    assert axes.get_xlabel() == "zeta"
-    lines = {container.get_label(): container[0] for container in axes.containers}
-    assert list(lines) == ["A-v0, 2 seeds a point", "B-v0, 2 seeds a point"]
-    assert lines["A-v0, 2 seeds a point"].get_xdata().tolist() == [1e-6, 0.01, 1]
-    assert lines["A-v0, 2 seeds a point"].get_ydata().tolist() == [1, 2, 3]  # fitness_mean: returns 1 3, 2 4, 3 5, less 1
-    assert lines["B-v0, 2 seeds a point"].get_ydata().tolist() == [10, 20, 30]
-    (normalised,) = swept(sweep() + sweep("B-v0", 10), normalise=True, measure="return").axes
-    assert [c[0].get_ydata().tolist() for c in normalised.containers] == [
-        pytest.approx([2 / 4, 3 / 4, 1]), pytest.approx([11 / 31, 21 / 31, 1])
-    ]  # fmt: skip
-
-
-def test_sensitivity_to_words():
-    (axes,) = swept(sweep(values=("soft", "hard"))).axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "soft"]
-    assert axes.containers[0][0].get_xdata().tolist() == [0, 1]
-    assert axes.containers[0][0].get_ydata().tolist() == [2, 1]  # soft is the first of the sweep
-
-
-@pytest.mark.parametrize("what", ["returns", "training", "updates", "sensitivity"])
-def test_pictures_are_written(tmp_path, capsys, what):
-    path = stored(tmp_path / "r.csv", sweep() if what == "sensitivity" else study())
-    assert results.main(["draw", path, "--what", what, "--seeds", "--out", str(tmp_path / "new" / "x")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'new' / 'x.png'}\n"
-    assert (tmp_path / "new" / "x.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("what", "rows", "said"),
-    [
-        ("sensitivity", study(), "a sweep needs two values"),
-        ("returns", [EMPTY], "nothing to draw yet"),
-    ],
-)
-def test_nothing_to_draw(tmp_path, capsys, what, rows, said):
-    assert results.main(["draw", stored(tmp_path / "r.csv", rows), "--what", what, "--out", str(tmp_path / "x.png")]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_every_measure_is_a_field():
-    names = {field.name for field in dataclasses.fields(Row)} | {"better"}
-    assert {y for y, _ in standings.MEASURES.values()} | {*standings.HALVES.values(), *pictures.POLICIES.values()} <= names

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, run
-from test_esac import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make, world
-from test_run import assert_same_run, science
+from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make
+from whole_runs import assert_same_run, science
 
 from esac_mpi import evolution, noise
 from esac_mpi.algorithms import esac
@@ -15,7 +15,6 @@ from esac_mpi.record import Run
 from esac_mpi.rollout import play
 from esac_mpi.transitions import Recorder, packed_size, unpacked
 
-__all__ = ["world"]  # a fixture
 PLAIN = {"esac__optimiser": "sgd", "esac__winner_pull": 0.0}  # theta_es moves by lr * gradient alone
 MEMBERS = [(i // 2, 1 - 2 * (i % 2)) for i in range(10)]
 

@@ -1,6 +1,6 @@
 """The algorithms, by name: the files here that config.ALGORITHMS names.
 
-A module has six names: DECLARES, Params, State, init(), board(), generation().
+A module has five names: DECLARES, State, init(), board(), generation().
 """
 
 from importlib import import_module

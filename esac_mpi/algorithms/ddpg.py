@@ -12,7 +12,7 @@ from esac_mpi.algorithms.td3 import added, board, generation, reserve
 from esac_mpi.contracts import Memory
 from esac_mpi.params import THETA_SAC, Params
 
-__all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
+__all__ = ["DECLARES", "State", "board", "generation", "init"]
 
 DECLARES = Declaration(
     learning=Learning(learner="ddpg", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),

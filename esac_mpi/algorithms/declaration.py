@@ -25,7 +25,7 @@ class Learning:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What the rest of the program must know of an algorithm, beside Params, State, init(), board() and generation().
+    """What the rest of the program must know of an algorithm, beside State, init(), board() and generation().
 
     Its State's `policies` names what is evaluated; the first is the one that counts, whose hash is theta_sha256.
     """

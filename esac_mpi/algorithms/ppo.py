@@ -3,21 +3,20 @@
 Source: Schulman et al. 2017. The other ranks share the evaluations.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never
-from esac_mpi.algorithms.sac import board
 from esac_mpi.contracts import Memory, World
+from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase
 from esac_mpi.params import Params, Row
-
-__all__ = ["DECLARES", "Params", "State", "board", "generation", "init"]
+from esac_mpi.policy import Normaliser
+from esac_mpi.rollout import Board
 
 DECLARES = Declaration(
     learning=Learning(
@@ -38,10 +37,28 @@ DECLARES = Declaration(
 
 
 @dataclass
-class State(td3.State):
-    """All that changes, beside the learner on rank 0; theta is the mean, or in discrete tasks what the choice is made by."""
+class State:
+    """All that changes, beside the learner on rank 0."""
 
-    NAME: ClassVar[str] = "ppo"
+    theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the mean; in discrete tasks what the choice is made by
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"ppo": self.theta}
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """None: the learner sees plain observations."""
+        return None
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: nothing, rank 0 plays alone."""
+    return Board(0, 0)
 
 
 def init(params: Params, world: Memory) -> State:

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
-from esac_mpi.config.table import OnlyWith, Reads, Table
-
-if TYPE_CHECKING:
-    from esac_mpi.config.whole import Config
+from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Evolution(Table):
     length_cap: Annotated[NonNegativeFloat, OffOr(1, 1000, when_run=True)] = 0.0
     """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
 
-    def problems_when_run(self, config: "Config") -> Iterator[str]:
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient."""
         table, n = config.algorithm, self.population_size
         if self.sampling == "mirrored" and n % 2:
@@ -156,7 +153,7 @@ class ESAC(Evolution):
                 f"({self.gradient_interval}), so that one phase is in flight at a time"
             )
 
-    def problems_when_run(self, config: "Config") -> Iterator[str]:
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that has no room for its children and copies, or makes no gradient."""
         yield from super().problems_when_run(config)
         table, children, copies, have = config.algorithm, child_slots(self), self.sac_copies, slots(self)

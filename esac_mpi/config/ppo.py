@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from esac_mpi.config.table import OnlyWith, Reads, Table
-
-if TYPE_CHECKING:
-    from esac_mpi.config.whole import Config
+from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class PPO(Table):
                 f"{table}.batch_size = {size}: leaves a minibatch of one step of {steps}, whose advantage cannot be standardised"
             )
 
-    def problems_when_run(self, config: "Config") -> Iterator[str]:
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message where the learner is asked for what stable-baselines3 does not do."""
         if (precision := config.learner.precision) != "fp32":
             yield (

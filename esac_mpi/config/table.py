@@ -2,10 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
-if TYPE_CHECKING:
-    from esac_mpi.config.whole import Config
+
+class Whole(Protocol):
+    """What a table may ask of the configuration that it is part of."""
+
+    @property
+    def algorithm(self) -> str:
+        """Which algorithm runs."""
+
+    @property
+    def learner(self) -> Any:
+        """The table of that name."""
 
 
 class OnlyWith:
@@ -33,6 +42,6 @@ class Table:
         """Yield a message for every rule that this table, whose name is given, breaks, whatever algorithm runs."""
         yield from ()
 
-    def problems_when_run(self, config: "Config") -> Iterator[str]:
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that this table breaks as that of the algorithm that runs."""
         yield from ()

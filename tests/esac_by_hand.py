@@ -1,0 +1,87 @@
+"""A small ESAC whose noise, rewards and learner a test can work out by hand."""
+
+import numpy as np
+
+from esac_mpi import config, noise
+from esac_mpi.algorithms import esac
+from esac_mpi.epsilon import make as make_epsilon
+from esac_mpi.learning import Phase
+from esac_mpi.noise import Purpose
+from esac_mpi.params import Params
+from esac_mpi.policy import Layout
+
+SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
+LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
+
+
+class Track:
+    """Observe [3], act [3]: the reward is -|action - observation|^2, so that no two members have the same return."""
+
+    id, observation_size, action_size, horizon, unstable = "Track", 3, 3, 10, False
+    low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
+
+    def reset(self, seed):
+        self.random, self.left, self.steps = np.random.default_rng(seed), 10, getattr(self, "steps", 0)
+        self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
+        return self.observation
+
+    def step(self, action):
+        reward = -float(np.square(action - self.observation).sum())
+        self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
+        self.left -= 1
+        self.steps += 1
+        return self.observation, reward, False, self.left == 0
+
+
+class Fragile(Track):
+    """Track whose rewards are `broken` in the episodes of all but a few seeds, while `whole` names some."""
+
+    broken = np.nan
+    whole: frozenset[int] | None = None
+
+    def reset(self, seed):
+        self.breaks = self.whole is not None and seed not in self.whole
+        return super().reset(seed)
+
+    def step(self, action):
+        observation, reward, terminated, truncated = super().step(action)
+        return observation, self.broken if self.breaks else reward, terminated, truncated
+
+
+class Teacher:
+    """A learner whose phases move theta to where the test wants it."""
+
+    NAME = "SAC"
+
+    def __init__(self, theta):
+        self.theta, self.phases = theta, []
+
+    def begin(self, env, k, episodes, steps, cut=False):
+        yield
+        self.phases.append(k)
+        return Phase(env_steps=steps, episodes=episodes, gradient_updates=7)
+
+    def hold(self):
+        self.held = True
+
+    def release(self):
+        self.held = False
+
+
+def make(world, **settings):
+    options = config.updated(
+        config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
+    )
+    config.check(options)
+    params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
+    return params, esac.init(params, world), Track()
+
+
+def epsilon(k, slot):
+    return np.concatenate([noise.normal(0, Purpose.MUTATION, k, slot, b, p.stop - p.start) for b, p in noise.blocks(LAYOUT.d)])
+
+
+def advance(world, params, state, env, generations=1, learner=None):
+    for _ in range(generations):
+        row, _ = esac.generation(params, state, world, env, learner)
+    return row

@@ -1,0 +1,45 @@
+"""Runs whose tables and figures can be worked out by hand, and a look at the pictures."""
+
+import numpy as np
+
+from esac_mpi.analysis import command as commands_alike
+from esac_mpi.config import Config, updated
+from esac_mpi.record import Run
+
+
+def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", ranks=2, scale=1.0, n=4, **settings):
+    """Leave a run behind, one generation for each return; None = not evaluated, then.
+
+    theta_es evaluates to `returns`, the SAC mean to half of them; the members' fitness lies 1 to n below. A generation takes
+    100 population steps, 10 learner steps and updates, and 2 * scale seconds.
+    """
+    values = {"algorithm": algorithm, "seed": seed, "task.id": task, f"{algorithm}.population_size": n, **settings}
+    run = Run.begin(path, updated(Config(), values), {"ranks": ranks, "cpu": "a CPU"})
+    for g, value in enumerate(returns, 1):
+        value = np.nan if value is None else float(value)
+        row = {
+            "generation": g, "env_steps_population": 100 * g, "env_steps_learner": 10 * g, "env_steps_evaluation": 7 * g,
+            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g, "sac_phase": g % 2, "best_return": value,
+            "fitness": value - np.arange(1.0, n + 1), "evaluation_theta_es": np.array([value - 1, value + 1]),
+        }  # fmt: skip
+        if algorithm == "esac":
+            losses = {f"sac_{name}": float(g) for name in ("critic_loss", "actor_loss", "mean_q", "entropy")}
+            row |= {"evaluation_sac": np.full(2, value / 2), "sac_value_loss": np.nan, **losses}
+        times = {"evaluate": 1.0, "plan": 0.0, "update": 0.1, "learn": 0.4, "evaluation": 0.25, "record": 0.05}
+        busy = np.array([0.9, 0.5, 0.5, 0.5][:ranks])
+        timing = {f"seconds_{name}": scale * seconds for name, seconds in times.items()}
+        run.append(row, {"wall_seconds": 2.0 * scale * g, "busy_seconds": scale * busy, **timing})
+    run.checkpoint(len(returns), {"theta_es": np.ones(3, np.float32)}, {})
+    run.status("complete", len(returns))
+    run.close()
+    return path
+
+
+def opened(*paths):
+    return commands_alike.opened(paths)
+
+
+def check_pictures(capsys, out):
+    assert capsys.readouterr().out == f"{out}.png\n{out}.pdf\n"
+    assert out.with_name(out.name + ".png").read_bytes().startswith(b"\x89PNG")
+    assert out.with_name(out.name + ".pdf").read_bytes().startswith(b"%PDF")

@@ -1,0 +1,48 @@
+"""A run whose returns grow, and the tools that are started to look at it."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+from conftest import ROOT
+
+from esac_mpi.config import Config, updated
+from esac_mpi.record import Run
+
+
+def make(path, algorithm="esac", seed=0, generations=40, task="HalfCheetah-v5", status="complete", every=5, **provenance):
+    """Leave a run behind whose returns grow to 30 * generations."""
+    config = updated(Config(), {"algorithm": algorithm, "seed": seed, "task.id": task})
+    run = Run.begin(path, config, {"ranks": 2, "hosts": "node1", **provenance})
+    random = np.random.default_rng(seed)
+    best = -np.inf
+    for g in range(1, generations + 1):
+        centre = 30 * g + 5 * seed
+        row = {
+            "generation": g, "env_steps_population": 5000 * g, "env_steps_learner": 100 * g,
+            "env_steps_evaluation": 10 * (g // every), "nominal_steps": 1000 * g,
+            "gradient_updates": 100 * g, "unstable_episodes": 0, "sigma": 0.005,
+            "fitness": centre - 100 + 60 * random.standard_normal(10),
+        }  # fmt: skip
+        for policy, shift in {"theta_es": 0, "sac": 20}.items():
+            if policy == "sac" and algorithm == "es":
+                continue
+            noise = 50 * random.standard_normal(10)
+            returns = centre + shift + noise - noise.mean()
+            row[f"evaluation_{policy}"] = returns if g % every == 0 else np.full(10, np.nan)
+            best = max(best, row[f"evaluation_{policy}"].mean()) if g % every == 0 else best
+        run.append(
+            {**row, "best_return": best},
+            {"wall_seconds": 60.0 * g, "busy_seconds": np.array([3.0, 1.0]), "seconds_evaluate": 4.0 if g % 2 else 2.0},
+        )
+    run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
+    run.status(status, generations)
+    return run
+
+
+def tool(name, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, ROOT / "tools" / f"{name}.py", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **options}, capture_output=True, text=True, check=False,
+    )  # fmt: skip

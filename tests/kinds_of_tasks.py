@@ -1,0 +1,43 @@
+"""A representative of every kind of task, and how it is played."""
+
+import numpy as np
+
+from esac_mpi.envs import Env
+
+# id: (observation size, action size, low, high, horizon); bounds are repeated to the action size
+TASKS = {
+    "HalfCheetah-v5": (17, 6, -1.0, 1.0, 1000),
+    "Humanoid-v5": (348, 17, -0.4, 0.4, 1000),
+    "Hopper-v5": (11, 3, -1.0, 1.0, 1000),
+    "Reacher-v5": (10, 2, -1.0, 1.0, 50),
+    "InvertedDoublePendulum-v5": (9, 1, -1.0, 1.0, 1000),
+    "LunarLanderContinuous-v3": (8, 2, -1.0, 1.0, 1000),
+    "BipedalWalker-v3": (24, 4, -1.0, 1.0, 1600),
+    "own_task:Push-v0": (5, 4, -2.0, 2.0, 30),
+    "dm_control/walker-walk-v0": (24, 6, -1.0, 1.0, 1000),
+    "dm_control/fish-upright-v0": (21, 5, -1.0, 1.0, 1000),
+    "dm_control/quadruped-walk-v0": (78, 12, (-1, -1, -0.8), (1, 1.1, 0.8), 1000),
+    "CartPole-v1": (4, 2, -1.0, 1.0, 500),
+    "LunarLander-v3": (8, 4, -1.0, 1.0, 1000),
+    "own_task:Count-v0": (6, 3, -1.0, 1.0, 20),
+    "CyclicMDP-v0": (3, 3, -1.0, 1.0, 2000),
+}
+DISCRETE = {"CartPole-v1", "LunarLander-v3", "own_task:Count-v0", "CyclicMDP-v0"}
+SIMULATED = [id for id in TASKS if id != "CyclicMDP-v0"]
+CLOCKWISE = np.array([-1, 1, -1], np.float32)
+
+
+def actions(env, seed: int, steps: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return random.uniform(env.low, env.high, (steps, env.action_size)).astype(np.float32)
+
+
+def play(env: Env, seed: int, steps: int = 80) -> list[tuple]:
+    """Play an episode of random actions; return (observation bytes, reward, terminated, truncated) of every step."""
+    episode: list[tuple] = [(env.reset(seed).tobytes(), 0.0, False, False)]
+    for action in actions(env, seed, steps):
+        observation, reward, terminated, truncated = env.step(action)
+        episode.append((observation.tobytes(), reward, terminated, truncated))
+        if terminated or truncated:
+            break
+    return episode

@@ -1,0 +1,72 @@
+"""Tasks that cannot be trained on, and those that an algorithm cannot: each is refused in one sentence."""
+
+import sys
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Tuple
+
+from esac_mpi.envs import TaskError, make, refuse_discrete
+
+
+def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_they_name_the_others():
+    able = ("es", "ddpg", "ppo")
+    cart, lander = make("CartPole-v1"), make("LunarLander-v3")
+    for algorithm in ("esac", "sac", "td3"):
+        message = f"CartPole-v1 has 2 discrete actions; {algorithm} needs continuous ones. Those that do not: es, ddpg, ppo."
+        with pytest.raises(TaskError) as error:
+            refuse_discrete(cart, algorithm, able)
+        assert str(error.value) == message
+        with pytest.raises(TaskError, match=r"es, ddpg, ppo\. Did you mean 'LunarLanderContinuous-v3'\?$"):
+            refuse_discrete(lander, algorithm, able)
+        refuse_discrete(make("CyclicMDP-v0"), algorithm, able)
+        refuse_discrete(make("own_task:Push-v0"), algorithm, able)
+    for algorithm in able:
+        refuse_discrete(cart, algorithm, able)
+
+
+@pytest.mark.parametrize(
+    ("space", "image"),
+    [
+        (Box(0, 255, (96, 96, 3), np.uint8), "uint8, 96 x 96 x 3"),
+        (Box(0, 255, (84, 84), np.uint8), "uint8, 84 x 84"),
+        (Box(0, 1, (4, 84, 84), np.float32), "float32, 4 x 84 x 84"),
+        (Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])}), "uint8, 64 x 64 x 3"),
+        (Box(0, 255, (7, 7, 3), np.uint8), ""),  # a grid of symbols
+        (Box(-1, 1, (64, 64), np.float32), ""),  # heights of the ground
+        (Box(0, 255, (128,), np.uint8), ""),
+    ],
+)
+def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
+    make("own_task:Push-v0")
+    monkeypatch.setattr(sys.modules["own_task"].Push, "observation_space", space)
+    if not image:
+        assert make("own_task:Push-v0").observation_size == np.prod(space.shape)
+        return
+    with pytest.raises(TaskError, match=rf"Push-v0 observes images \({image}\), and there is no convolutional network here"):
+        make("own_task:Push-v0")
+
+
+@pytest.mark.parametrize(
+    ("id", "message"),
+    [
+        ("HalfCheeta-v5", "Did you mean 'HalfCheetah-v5'"),
+        ("HalfCheetah-v9", "Did you mean 'HalfCheetah-v5'"),
+        ("LunarLanderContinuous-v2", "use `LunarLanderContinuous-v3`"),
+        ("Cyclic-v0", "Did you mean 'CyclicMDP-v0'"),
+        ("own_task:Psh-v0", "Did you mean 'own_task:Push-v0'"),
+        ("no_such_module:Push-v0", "no_such_module"),
+        ("own_task:Several-v0", r"has the actions MultiDiscrete\(\[2 2\]\)"),
+        ("CyclicMDPRepo-v0", "set task.horizon"),
+        ("own_task:Endless-v0", "set task.horizon"),
+        ("own_task:Unbounded-v0", "unbounded"),
+        ("own_task:Wide-v0", "unbounded"),
+        ("dm_control/walker-wlak-v0", "Did you mean 'dm_control/walker-walk-v0'"),
+        ("dm_control/walker-walk", "Did you mean 'dm_control/walker-walk-v0'"),
+        ("dm_control/lqr-lqr_2_1-v0", "set task.horizon"),
+    ],
+)
+def test_a_task_that_cannot_be_trained_on_is_refused_in_one_sentence(id, message):
+    with pytest.raises(TaskError, match=message) as error:
+        make(id)
+    assert "\n" not in str(error.value)

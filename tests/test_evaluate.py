@@ -1,0 +1,119 @@
+"""tools/evaluate.py: statistics of returns, on tasks and ranks."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import command
+from conftest import ROOT, environment
+from saved_policies import constant, hidden, save, tool
+
+from esac_mpi import Policy, envs
+from esac_mpi.noise import Purpose, integer
+from esac_mpi.policies import ranks
+from esac_mpi.rollout import play
+
+evaluate = command("evaluate")
+
+
+@pytest.fixture
+def evaluated(capsys):
+    """Evaluate in this process; return the JSON object."""
+
+    def made(*arguments) -> dict:
+        assert evaluate.main([*map(str, arguments), "--json"], ranks.Alone()) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return made
+
+
+def test_statistics():
+    found = evaluate.statistics(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 100.0]))
+    # the middle half is 3, 4, 5, 6; deviations from the mean 16 are -15 .. -9 and 84
+    assert (found["mean"], found["median"], found["iqm"], found["worst"], found["best"]) == (16.0, 4.5, 4.5, 1.0, 100.0)
+    assert found["std"] == pytest.approx(np.sqrt((15**2 + 14**2 + 13**2 + 12**2 + 11**2 + 10**2 + 9**2 + 84**2) / 7))
+    # the mean of eight draws: without the 100, seldom below 2.5; 3 or more of it, (300 + 5 * 4) / 8 = 40, in 7 % of the cases
+    low, high = found["interval"]
+    assert 2.0 < low < 4.5
+    assert 35.0 < high < 65.0
+    assert found["iqm_interval"][0] < 4.5 < found["iqm_interval"][1]
+
+
+def test_two_values_have_themselves_as_interval():
+    assert evaluate.statistics(np.array([0.0, 1.0]))["interval"] == [0.0, 1.0]  # a quarter of the draws each
+
+
+def test_one_episode_has_no_interval_and_an_unstable_one_no_mean():
+    one = evaluate.statistics(np.array([3.0]))
+    assert (one["mean"], one["interval"], one["std"], one["iqm_interval"]) == (3.0, None, None, None)
+    assert set(evaluate.statistics(np.array([1.0, np.nan])).values()) == {None}
+
+
+def test_returns_of_a_task_that_is_worked_out_by_hand(tmp_path, evaluated):
+    always = constant(tmp_path / "a.h5", "CyclicMDP-v0", [0.0, 1.0, 0.0])  # clockwise: +1 a step, 2000 steps
+    never = constant(tmp_path / "b.h5", "CyclicMDP-v0", [1.0, 0.0, 0.0])  # -1, and the episode ends
+    found = evaluated(always, "--episodes", 3)
+    assert (found["returns"], found["lengths"], found["std"]) == ([2000.0] * 3, [2000] * 3, 0.0)
+    assert evaluated(always, "--episodes", 1, "--horizon", 40)["mean"] == 40.0
+    assert evaluated(never, "--episodes", 2)["lengths"] == [1, 1]
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    """Make the tests' own environments known, whose starts and ends are random."""
+    monkeypatch.setenv("COUNT_DIR", str(tmp_path))
+    monkeypatch.syspath_prepend(str(ROOT / "tests"))
+    return constant(tmp_path / "walk.h5", "own_envs:Counting-v0", [0.1, -0.3], -2.0, 2.0)
+
+
+def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own):
+    options = [own, "--episodes", 7, "--seed", 5, "--json"]
+    one = json.loads(tool("evaluate", *options, PYTHONPATH=hidden(tmp_path / "hidden", "mpi4py", "torch")).stdout)
+    mpirun = Path(sys.executable).parent / "mpirun"
+    line = [mpirun if mpirun.exists() else "mpirun", "-n", 3, sys.executable, ROOT / "tools/evaluate.py", *options]
+    done = subprocess.run([*map(str, line)], env=environment(), capture_output=True, text=True, timeout=200, check=True)
+    three = json.loads(done.stdout)  # one object: the other ranks are silent
+    assert (one.pop("ranks"), three.pop("ranks")) == (1, 3)
+    assert one == three
+    env, policy = envs.make("own_envs:Counting-v0"), Policy.load(own)
+    played = [play(env, policy, integer(5, Purpose.EVALUATION, 0, block=i)) for i in range(7)]
+    assert one["returns"] == [episode.episodic_return for episode in played]
+    assert len(set(one["lengths"])) > 1
+
+
+def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path, own, monkeypatch):
+    (tmp_path / "arm.py").write_text((ROOT / "tests/own_envs.py").read_text().replace("own_envs:", "arm:"))
+    policy = save(tmp_path / "arm.h5", np.zeros(8, np.float32), (3, 2), "arm:Breaking-v0", (-2.0, 2.0))
+    monkeypatch.chdir(tmp_path)
+    assert "episodes, seed 0" in tool("evaluate", policy, "--episodes", 2, PYTHONPATH=str(ROOT)).stdout
+    assert "arm:Breaking-v0 has no picture" in tool("render", policy, code=2, PYTHONPATH=str(ROOT)).stderr
+    monkeypatch.chdir(ROOT)
+    lost = tool("evaluate", policy, code=2, PYTHONPATH=str(ROOT)).stderr
+    assert f"arm:Breaking-v0 cannot be made: No module named 'arm' in the current directory ({ROOT}) or on PYTHONPATH" in lost
+
+
+def test_unstable_episodes_are_counted(tmp_path, own, evaluated, capsys):
+    path = constant(tmp_path / "policy.h5", "own_envs:Breaking-v0", [0.1, -0.3], -2.0, 2.0)
+    found = evaluated(path, "--episodes", 60)
+    assert found["unstable"] == found["returns"].count(None) > 0
+    assert found["mean"] is None
+    evaluate.main([str(path), "--episodes", "60"], ranks.Alone())
+    assert f"unstable in {found['unstable']} of 60 episodes: no mean of all can be given" in capsys.readouterr().out
+
+
+def test_a_misfit_is_named(tmp_path, own, capsys):
+    for task, message in {
+        "CyclicMDP-v0": "CyclicMDP-v0 has 3 observations and 3 actions, this policy of own_envs:Counting-v0 3 and 2",
+        "Hoper-v5": "Did you mean 'Hopper-v5'?",
+    }.items():
+        assert evaluate.main([str(own), "--task", task], ranks.Alone()) == 2
+        assert message in capsys.readouterr().err
+    for low, high in ((-3.0, 2.0), (-2.0, 3.0)):
+        wide = constant(tmp_path / "wide.h5", "own_envs:Counting-v0", [0.0, 0.0], low, high)
+        assert evaluate.main([str(wide)], ranks.Alone()) == 2
+        assert "actions of own_envs:Counting-v0 are in [-2. -2.] to [2. 2.]" in capsys.readouterr().err
+    assert evaluate.main([str(ROOT / "README.md")], ranks.Alone()) == 65
+    assert "not a file of esac_mpi" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""What an experiment costs: work, core-hours and the speeds they are estimated with."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+from toy_experiments import a_run, configured
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import updated
+from esac_mpi.experiments import estimates
+
+
+def test_work_of_an_evolution_strategy():
+    config = configured(algorithm="es", budget__nominal_steps=1000, budget__generations=7, es__population_size=10)
+    found = estimates.work(config, 200)  # nominal: 1000 / 200 = 5 generations, fewer than 7
+    assert found == estimates.Work(5 * 10 * 200, 0, 0, 1 * 10 * 200)  # evaluated at the end, 10 episodes
+    assert estimates.work(updated(config, {"es.sampling": "repo"}), 200).population == 5 * 20 * 200
+    assert estimates.work(updated(config, {"task.horizon": 100, "evaluation.every": 2}), 200) == estimates.Work(
+        7 * 10 * 100, 0, 0, (3 + 1) * 10 * 100
+    )
+
+
+def test_work_of_esac_with_a_gate_that_is_open_half_of_the_time():
+    config = configured(
+        algorithm="esac", budget__nominal_steps=0, budget__generations=21, esac__population_size=10, esac__p_sac_annealed=False,
+        esac__p_sac_initial=0.5, esac__sac_episodes=2, esac__sac_min_steps=1000, sac__updates_per_step=3.0,
+        evaluation__episodes=4,
+    )  # fmt: skip
+    found = estimates.work(config, 100)  # chances at 5, 10, 15, 20: 2 phases of 1000 steps, more than 2 episodes of 100
+    assert found == estimates.Work(21 * 10 * 100, 2000, 6000, (2 + 1) * 4 * 2 * 100)
+    assert estimates.work(updated(config, {"esac.sac_episodes": 30}), 100).learner == 2 * 3000
+    assert estimates.work(updated(config, {"esac.sac_phases": False}), 100).updates == 0
+    assert estimates.expected_phases(updated(config, {"esac.gate": "normal", "esac.p_sac_initial": 0.0}), 20) == 4 * 0.5
+
+
+def test_the_annealed_gate_gives_the_share_of_updates_that_was_worked_out():
+    """reference: nominal 1M of 1000-step episodes, 5 episodes a phase, SAC: 1M updates, ESAC 0.71M."""
+    config = configured(algorithm="esac", budget__nominal_steps=1_000_000)
+    assert estimates.work(config, 1000).updates == pytest.approx(0.71e6, rel=0.01)
+    assert estimates.work(updated(config, {"algorithm": "sac"}), 1000).updates == 1_000_000
+
+
+def test_work_of_learners():
+    td3 = configured(algorithm="td3", budget__nominal_steps=50_000)
+    assert estimates.work(td3, 1000) == estimates.Work(0, 50_000, 25_000, (5 + 1) * 10 * 1000)
+    ranks = updated(td3, {"td3.episodes_on": "ranks", "td3.episodes_per_generation": 4, "td3.start_steps": 0})
+    assert estimates.work(ranks, 1000).updates == 13 * 4 * 1000  # 50,000 is 12.5 generations of 4,000
+    ppo = configured(algorithm="ppo", budget__nominal_steps=0, budget__generations=3, ppo__steps_per_generation=100)
+    assert estimates.work(ppo, 1000).updates == 3 * 10 * 2  # 64 and 36 steps
+
+
+def test_env_steps_limit_generations():
+    config = configured(algorithm="es", budget__nominal_steps=0, budget__env_steps=100_000, es__population_size=10)
+    assert estimates.generations(config, 100) == 91  # 1,000 steps, and 1,000 of evaluation every 10: 100,000 / 1,100
+
+
+SPEEDS = estimates.Speeds(
+    "here", {"T-v0": 100}, {"T-v0": {"small": 100.0, "large": 400.0}}, {"sac": {"small": 1.0, "large": 9.0}}
+)
+
+
+def test_core_seconds_and_hours_on_ranks(tmp_path):
+    config = configured(
+        algorithm="esac", task__id="T-v0", budget__nominal_steps=0, budget__generations=20, esac__population_size=10,
+        esac__p_sac_annealed=False, policy__hidden=(32, 32),
+    )  # fmt: skip
+    cost = estimates.cost(a_run(tmp_path, config), SPEEDS)
+    # population 20 * 10 * 100, evaluations (2 + 1) * 2 * 10 * 100; 4 phases of 1000 steps with as many updates
+    assert cost.shared == pytest.approx((20_000 + 6_000) * 100e-6)
+    assert cost.alone == pytest.approx(4000 * (100e-6 + 1e-3))
+    assert cost.hours(2) == pytest.approx((1.3 + 4.4) / 3600)
+    wide = replace(config, policy=replace(config.policy, hidden=(512, 512)))
+    assert estimates.cost(a_run(tmp_path, wide), SPEEDS).alone == pytest.approx(4000 * (400e-6 + 9e-3))
+    assert estimates.cost(a_run(tmp_path, config, seconds=90.0), SPEEDS) == estimates.Cost(0.0, 90.0)
+    with pytest.raises(Unusable, match="no speed of td3"):
+        estimates.cost(a_run(tmp_path, updated(config, {"algorithm": "td3"})), SPEEDS)
+
+
+def test_the_sentence_about_cost(tmp_path):
+    es = configured(algorithm="es", task__id="T-v0", budget__nominal_steps=0, budget__generations=3600, policy__hidden=(8,))
+    es = updated(es, {"es.population_size": 100, "evaluation.every": 3600, "evaluation.episodes": 0})  # 3600 s
+    runs = [a_run(tmp_path, es), a_run(tmp_path, es, seconds=7200.0)]
+    assert estimates.total(runs, 1, SPEEDS) == "2 runs, about 3 core-hours of work"
+    sac = updated(es, {"algorithm": "sac", "sac.steps_per_generation": 1000})  # 3.6 million steps and updates: 360 + 3600 s
+    assert estimates.total([a_run(tmp_path, es), a_run(tmp_path, sac)], 4, SPEEDS) == (
+        "2 runs, about 2.1 core-hours of work; as jobs of up to 4 ranks about 2.1 core-hours reserved, the longest run 1.1 h"
+    )
+    esac = updated(es, {"algorithm": "esac", "esac.p_sac_annealed": False, "esac.sac_episodes": 1, "esac.population_size": 100})
+    said = estimates.total([a_run(tmp_path, esac)], 4, SPEEDS)  # 720 phases of 1000: 792 s for which three ranks wait
+    assert said.endswith(
+        "about 1.2 core-hours of work; as jobs of up to 4 ranks about 1.9 core-hours reserved, the longest run 0.47 h"
+    )
+
+
+def test_figures_have_two_digits():
+    assert [estimates.figure(value) for value in (1e-6, 0.0234, 3.0, 41234.0)] == ["0.01", "0.023", "3", "41,000"]
+
+
+def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
+    known = estimates.speeds()
+    assert set(known.update) == {"sac", "td3", "ddpg", "ppo"}
+    assert known.horizon["Reacher-v5"] == 50
+    with pytest.raises(Unusable, match=r"python tools/experiment\.py speeds"):
+        estimates.speeds(tmp_path / "none.toml")
+
+
+def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
+    from esac_mpi.experiments import stopwatch
+
+    monkeypatch.setattr(stopwatch, "ROUNDS", 1)
+    monkeypatch.setattr(stopwatch, "SECONDS", 0.01)
+    monkeypatch.setattr(stopwatch, "NETWORKS", {"small": ((8, 8), 16), "large": ((128, 128), 64)})
+    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC", "ppo": "PPO"})
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)  # not installed
+    monkeypatch.delitem(sys.modules, "esac_mpi.learners.ppo", raising=False)
+    known = estimates.speeds(stopwatch.write(["CyclicMDP-v0"], 'a "machine"', tmp_path / "speeds.toml"))
+    assert "left out: algorithm = ppo needs stable_baselines3" in capsys.readouterr().err
+    assert set(known.update) == {"sac"}
+    assert known.horizon == {"CyclicMDP-v0": 2000}
+    assert known.about.startswith('a "machine", 20')
+    assert 0 < known.update["sac"]["small"] < known.update["sac"]["large"]  # [ms]
+    assert 0 < known.step["CyclicMDP-v0"]["small"] < 1000  # [us]

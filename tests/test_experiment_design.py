@@ -1,0 +1,146 @@
+"""From an experiment's file to its runs, and what cannot be run."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from commands import command
+from conftest import ROOT
+from toy_experiments import TOY, planned, write
+
+from esac_mpi.config import Config, load
+from esac_mpi.experiments import design, jobs, sweeps
+
+experiment = command("experiment")
+
+
+def test_the_later_place_counts(tmp_path):
+    text = (
+        TOY
+        + """
+[budgets.smoke.for_task.cyclic]
+policy.hidden = [16]
+es.lr_es = 0.5
+[budgets.smoke.for_variant."ES two"]
+es.sigma = 0.3
+"""
+    )
+    first, second, *_ = planned(tmp_path / "toy.toml", text)
+    assert (first.config.es.sigma, first.config.es.lr_es) == (0.05, 0.05)  # the task's file; the variant before its budget's task
+    assert (second.config.es.sigma, second.config.es.lr_es) == (0.3, 0.02)
+    assert first.config.policy.hidden == (16,)  # not [settings]'s
+    assert first.config.policy.activation == "tanh"  # the file's
+    assert first.config.budget.generations == 4  # not the file's 100
+
+
+def test_a_limit_turns_off_those_of_the_task_and_wall_time_all(tmp_path):
+    text = TOY.replace("budget.generations = 4", "budget.env_steps = 500")
+    assert planned(tmp_path / "a.toml", text)[0].config.budget.generations == 0
+    text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 3")
+    config = planned(tmp_path / "b.toml", text)[0].config
+    assert (config.budget.generations, config.budget.nominal_steps, config.budget.env_steps) == (0, 0, design.UNLIMITED)
+
+
+def test_a_field_that_an_algorithm_does_not_read_is_left_out(tmp_path):
+    text = TOY.replace("policy.hidden", "td3.batch_size = 8\nsac.batch_size = 9\npolicy.hidden")
+    assert not [token for token in planned(tmp_path / "a.toml", text)[0].line if "batch" in token]
+    text = text.replace("es.lr_es = 0.05", 'algorithm = "esac"').replace("es.population_size = 10", "")
+    esac = planned(tmp_path / "b.toml", text)[0]
+    assert (esac.config.sac.batch_size, esac.config.td3.batch_size) == (9, Config().td3.batch_size)
+
+
+def test_all_variants_of_a_seed_come_first_and_have_names_of_their_own(tmp_path):
+    runs = planned(tmp_path / "toy.toml")
+    assert [str(run.run_dir) for run in runs] == [
+        "runs/toy-smoke/cyclic-ES-seed0", "runs/toy-smoke/cyclic-ES-two-seed0",
+        "runs/toy-smoke/cyclic-ES-seed1", "runs/toy-smoke/cyclic-ES-two-seed1",
+    ]  # fmt: skip
+    swept = TOY.replace("seeds = 2", "ranks = [1, 4]") + '[sweep]\nfield = "sigma"\nvalues = [0.1, 1.0]\n'
+    runs = planned(tmp_path / "swept.toml", swept)
+    assert [(run.variant, run.value, run.ranks) for run in runs[:3]] == [("ES", "0.1", 1), ("ES", "0.1", 4), ("ES two", "0.1", 1)]
+    assert runs[1].run_dir.name == "cyclic-ES-sigma0.1-seed0-ranks4"
+    assert (runs[1].label, runs[0].label) == ("ES, 4 ranks", "ES, 1 rank")
+    assert {run.config.es.sigma for run in runs} == {0.1, 1.0}
+
+
+def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    options = Namespace(
+        configs=[Path("configs/esac/cyclic-mdp.toml")], tasks=[], algorithms=["es"], seeds=["0-1"], root=Path("runs"),
+        set=[["policy.hidden", "8 8"], ["budget.generations", "4"], ["es.sigma", "0.1", "0.2"]],
+    )  # fmt: skip
+    text = """
+title = "t"
+claim = "c"
+[settings]
+policy.hidden = [8, 8]
+[tasks.cyclic]
+config = "cyclic-mdp"
+[variants.ES]
+algorithm = "es"
+[sweep]
+field = "sigma"
+values = [0.1, 0.2]
+[budgets.smoke]
+seeds = 2
+settings.budget.generations = 4
+"""
+    runs = planned(tmp_path / "t.toml", text)
+    assert sorted(run.line for run in runs) == sorted(line for line, _ in sweeps.lines(options))
+    assert jobs.line(runs[0]).endswith(f"--es.sigma 0.1 --run-dir {runs[0].run_dir}")
+    assert load(jobs.line(runs[0]).split())[0].run_dir == str(runs[0].run_dir)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("claim =", "clam =", "unknown key 'clam'; did you mean 'claim'?"),
+        ('claim = "none"', "", "claim is missing or empty"),
+        ('claim = "none"', "claim = 3", "claim = 3: expected str"),
+        ("es.lr_es = 0.02", "es.lr_se = 0.02", "variants.ES two: unknown key 'es.lr_se'; did you mean 'es.lr_es'?"),
+        ("es.lr_es = 0.02", "es.lr_es = 'x'", "es.lr_es = 'x': expected a number"),
+        ("es.lr_es = 0.02", "td3.lr_td3 = 0.02", "variants.ES two sets td3.lr_td3: algorithm = es does not read it"),
+        ("es.lr_es = 0.02", "es.population_size = 5", "must be even under mirrored sampling"),
+        ('config = "cyclic-mdp"', 'config = "cyclic"', "there is no configs/esac/cyclic.toml"),
+        ('config = "cyclic-mdp"', "seed = 1", "needs config, a file of configs/esac/, or task.id"),
+        ("seeds = 2", "seeds = 0", "must be positive"),
+        ("seeds = 2", "ranks = [0]", "must be positive"),
+        ("seeds = 2", "cores = 0", "must be positive"),
+        ("seeds = 2", "seconds = 0", "must be positive"),
+        ("seeds = 2", "seconds = inf", "must be positive"),
+        ("seeds = 2", "tasks = [1]", "tasks = [1]: expected a list of str"),
+        ("seeds = 2", "tasks = 'cyclic'", "tasks = 'cyclic': expected list"),
+        ('config = "cyclic-mdp"', "config = 3", "tasks.cyclic: config = 3: expected str"),
+        ("[settings]", "products = [3]\n[settings]", "products: 3: expected a table"),
+        ("[settings]", "[[products]]\ntool = 'x.py'\nout = 'x'\n[settings]", "products: arguments is missing"),
+        ("[settings]", "[[products]]\ntool = 'x'\nout = 'x'\narguments = [1]\n[settings]", "expected a list of str"),
+        ("[settings]", "[sweep]\nfield = 'seed'\nvalues = [1]\n[settings]", "field = 'seed': algorithms are variants"),
+        ("[settings]", "[sweep]\nfield = 'algorithm'\nvalues = ['es']\n[settings]", "algorithms are variants"),
+        ("seeds = 2", "seed = 2", "unknown key 'seed'; did you mean 'seeds'?"),
+        ("seeds = 2", "tasks = ['ciclic']", "tasks: unknown 'ciclic'; did you mean 'cyclic'?"),
+        ("seeds = 2", "for_variant.Es.seed = 1", "for_variant: unknown 'Es'; did you mean 'ES'?"),
+        ("seeds = 2", "values = [1]", "needs both field and values"),
+        ("seeds = 2", "seeds = ", "not valid TOML"),
+        ("[budgets.smoke]", "[budgets.tiny]", "has no budget 'smoke'; it has tiny"),
+        ('[variants."ES two"]', '[variants."ES "]', "two runs would share"),
+        ("[tasks.cyclic]", '[sweep]\nfield = "sigmo"\nvalues = [1]\n[tasks.cyclic]', "did you mean 'es.sigma'?"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_one_clear_error_before_anything_runs(tmp_path, capsys, was, now, said):
+    assert was in TOY
+    text = TOY.replace(was, now).replace(
+        "[budgets.smoke.settings]", "[budgets.tiny.settings]" if "tiny" in now else "[budgets.smoke.settings]"
+    )
+    path = write(tmp_path / "toy.toml", text)
+    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    assert not (tmp_path / "runs").exists()
+
+
+def test_no_run_at_once_is_an_error(tmp_path, capsys):
+    path = write(tmp_path / "toy.toml")
+    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--at-once", "0"]) == 2
+    assert capsys.readouterr().err == "--at-once must be 1 or more\n"
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,285 @@
+"""How the runs of an experiment are carried out, ended and resumed, and its products drawn."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import command
+from conftest import ROOT, environment, run
+from toy_experiments import TOY, a_run, configured, planned, recorder, write
+from whole_runs import wait_for
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results import rowfiles
+from esac_mpi.config import Config, load, updated
+from esac_mpi.experiments import design, products, running
+from esac_mpi.record import Run
+
+experiment = command("experiment")
+
+
+def test_an_experiment_runs_draws_and_goes_on_with_more(tmp_path, capsys):
+    """For real: two runs of ES on the toy and a picture, then nothing left to run, then more generations."""
+    text = (
+        TOY.replace("seeds = 2", "seeds = 1")
+        + """
+[[products]]
+tool = "sensitivity.py"
+arguments = ["{runs}", "--field", "lr_es", "--measure", "mean"]
+out = "picture.png"
+"""
+    )
+    path, folder, written = write(tmp_path / "toy.toml", text), tmp_path / "toy-smoke", []
+    arguments = ["run", path, "--budget", "smoke", "--root", str(tmp_path)]
+    assert experiment.main(arguments, recorder(written)) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"{folder}: 2 runs, 0 finished"
+    assert {line.split(",")[0].split("] ")[1] for line in told[1:3]} == {
+        f"cyclic-{name}-seed0: done" for name in ("ES", "ES-two")
+    }
+    assert all(", generation 4, " in line for line in told[1:3])
+    assert told[3:] == [f"{folder}/results.csv", f"{folder}/picture.png"]
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert written == [[("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", True)]]
+
+    write(tmp_path / "toy.toml", text.partition("[[products]]")[0])
+    assert experiment.main(arguments, recorder(written)) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{folder}: 2 runs, 2 finished", f"{folder}/results.csv"]
+    text = TOY.replace("seeds = 2", "variants = ['ES']").replace("generations = 4", "generations = 6")
+    write(tmp_path / "toy.toml", f"points = 3\n{text}")
+    assert experiment.main(arguments) == 0
+    assert "cyclic-ES-seed0: done, generation 6" in capsys.readouterr().out
+    assert "resumed at generation 4" in (folder / "cyclic-ES-seed0/log.txt").read_text()
+    rows = rowfiles.read([folder / "results.csv"])
+    assert {row.run for row in rows} == {("toy", "smoke", "CyclicMDP-v0", "ES", "", 0)}
+    assert [(row.generation, row.complete) for row in rows] == [(1, False), (3, False), (6, True)]
+
+
+def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
+    """Stopped by SIGINT in the middle, and started again, runs end as they do straight."""
+    text = TOY.replace("generations = 4", "generations = 30").replace('config = "cyclic-mdp"', 'task.id = "slow_envs:Slow-v0"')
+    text = text.replace("[settings]", '[settings]\nalgorithm = "es"\nes.sigma = 0.1').replace("seeds = 2", "variants = ['ES']")
+    slow = tmp_path / "slow"
+    slow.write_text("0.05")
+    line = [
+        sys.executable,
+        ROOT / "tools/experiment.py",
+        "run",
+        write(tmp_path / "toy.toml", text),
+        "--budget",
+        "smoke",
+        "--root",
+        tmp_path,
+    ]
+    seen = {**environment(), "SLOW": str(slow)}
+    process = subprocess.Popen([*map(str, line)], env=seen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    place = tmp_path / "toy-smoke/cyclic-ES-seed0"
+    wait_for(lambda: (place / "status.json").exists() and json.loads((place / "status.json").read_text())["status"] == "running")
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (75, "stopped; the same command goes on\n")
+    assert "cyclic-ES-seed0: stopped, generation" in out
+    assert 0 < Run.open(place).generation < 30
+    slow.unlink()
+    done = subprocess.run([*map(str, line)], env=seen, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    (alone,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    run(0, *alone.line, "--run-dir", tmp_path / "straight")
+    assert Run.open(place).provenance["state_sha256"] == Run.open(tmp_path / "straight").provenance["state_sha256"]
+
+
+def test_wall_time_ends_a_run_and_what_it_had_counts(tmp_path):
+    """A run of 4 s that has had 2: it gets 2 more, and is done then."""
+    text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 4\nvariants = ['ES']")
+    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    spent = running.Spent(one.run_dir.parent)
+    assert running.left(one, spent) == 4
+    one.run_dir.parent.mkdir()
+    spent.note(one, 2.0)
+    assert running.left(one, spent) == 4  # there is no such run: what is noted is of one that was removed
+    (result,) = running.carry_out([(one, 2.0)], 1, spent, [])
+    files = Run.open(one.run_dir)
+    assert (result.how, files.status["status"]) == ("done", "requeue")
+    assert 1.0 < files.columns["timing/wall_seconds"][-1] < 3.0 < one.seconds  # 2 s less what it takes to begin
+    assert json.loads((one.run_dir.parent / "spent.json").read_text()) == {"cyclic-ES-seed0": 4.0}
+    assert running.left(one, running.Spent(one.run_dir.parent)) is None
+    assert running.left(replace(one, seconds=10.0), running.Spent(one.run_dir.parent)) == 6
+
+
+def finished(path, config, wall=30.0, status="complete"):
+    record = Run.begin(path, config, {})
+    record.append({"generation": 1}, {"wall_seconds": wall})
+    record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
+    record.status(status, 1)
+    record.close()
+
+
+def test_what_is_left_of_a_run(tmp_path):
+    config = configured(algorithm="es")
+    one, spent = a_run(tmp_path, config), running.Spent(tmp_path)
+    assert running.left(one, spent) == np.inf
+    finished(one.run_dir, config)
+    assert running.left(one, spent) is None
+    more = replace(one, config=updated(config, {"budget.nominal_steps": 2_000_000}))
+    assert running.left(more, spent) == np.inf  # its budget was raised
+    with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.005 -> 0\.1"):
+        running.left(replace(one, config=updated(config, {"es.sigma": 0.1})), spent)
+    half = a_run(tmp_path, config, seconds=50.0, name="half")
+    finished(half.run_dir, config, status="requeue")
+    assert running.left(half, spent) == 20  # its own history has 30
+    spent.note(half, 49.5)
+    assert running.left(half, spent) is None
+    failed = a_run(tmp_path, config, seconds=20.0, name="failed")
+    finished(failed.run_dir, config, status="failed")
+    assert running.left(failed, spent) == running.TOLERANCE  # it had 30
+
+
+def test_a_run_that_is_not_done_is_named_and_one_of_other_settings_refused(tmp_path, capsys):
+    text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 31")
+    path, written = write(tmp_path / "toy.toml", text), []
+    done, short = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    finished(done.run_dir, done.config, wall=30.5, status="requeue")
+    finished(short.run_dir, short.config, wall=29.5, status="requeue")
+    arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
+    assert experiment.main(arguments, recorder(written)) == 0
+    assert written == [[("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", False)]]
+    assert "not finished: cyclic-ES-two-seed0; all are compared at what" in capsys.readouterr().err
+    write(tmp_path / "toy.toml", text.replace("es.lr_es = 0.02", "es.lr_es = 0.03"))
+    assert experiment.main(arguments, recorder(written)) == 2
+    assert "other settings:\n  es.lr_es: 0.02 -> 0.03\n" in capsys.readouterr().err
+
+
+def test_under_nohup_a_lost_terminal_stops_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with running.wish() as heard:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may be under nohup themselves
+        with running.wish() as heard:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert heard == [signal.SIGHUP]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("status", "over", "interrupted", "code", "how"),
+    [
+        ("complete", False, False, 0, "done"), ("requeue", True, False, 75, "done"), ("requeue", False, False, 75, "stopped"),
+        ("requeue", False, True, 0, "stopped"), ("running", False, True, -15, "stopped"), ("running", False, False, -9, "failed"),
+        (None, False, True, -15, "stopped"), (None, False, False, 1, "failed"), ("failed", False, True, 1, "failed"),
+        ("complete", False, False, 2, "failed"),
+    ],
+)  # fmt: skip
+def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
+    one = a_run(tmp_path, configured(algorithm="es"))
+    if status:
+        finished(one.run_dir, one.config, status=status)
+        told = json.loads((one.run_dir / "status.json").read_text())
+        (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))  # another process's, which has ended
+    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 0.0, over=over, interrupted=interrupted)
+    assert running.outcome(going).how == how
+
+
+@pytest.mark.parametrize(
+    ("status", "interrupted", "code", "how"),
+    [
+        ("complete", False, 1, "failed"), ("complete", False, 0, "done"), ("requeue", False, 1, "failed"),
+        ("requeue", False, 0, "failed"), ("requeue", True, -15, "stopped"), ("failed", True, -15, "stopped"),
+    ],
+)  # fmt: skip
+def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(tmp_path, status, interrupted, code, how):
+    one = a_run(tmp_path, configured(algorithm="es"))
+    finished(one.run_dir, one.config, status=status)
+    os.utime(one.run_dir / "status.json", (99.0, 99.0))
+    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 100.0, interrupted=interrupted)
+    assert running.outcome(going).how == how
+
+
+def test_nothing_goes_on_where_the_loop_or_its_reader_fails(tmp_path, monkeypatch):
+    """Of two runs one ends at once; then it cannot be noted, or who asked does not want more."""
+    ending, lasting = (a_run(tmp_path, Config(), seconds=9.0, name=name) for name in ("ending", "lasting"))
+    lines = {"ending": "", "lasting": "import time; time.sleep(60)"}
+    monkeypatch.setattr(running, "command", lambda planned: [sys.executable, "-c", lines[planned.run_dir.name]])
+    begun, begin = [], running.begin
+    monkeypatch.setattr(running, "begin", lambda *run: begun.append(begin(*run)) or begun[-1])
+    results = running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path), [])
+    assert (next(results).how, begun[1].process.poll()) == ("failed", None)
+    results.close()
+    assert begun[1].process.poll() == -signal.SIGTERM
+    with pytest.raises(FileNotFoundError):
+        next(running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path / "none"), []))
+    assert begun[3].process.poll() == -signal.SIGTERM
+
+
+def test_a_run_of_so_much_wall_time_ends_without_us(tmp_path):
+    line = running.command(replace(a_run(tmp_path, Config(), seconds=60.0), line=["--seed", "3"]))
+    config, _ = load(line[3:])
+    assert (config.seed, config.max_hours) == (3, 0.2)  # 120 + 600 s
+    assert "--max-hours" not in running.command(a_run(tmp_path, Config()))
+
+
+def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    text = TOY.replace("[variants.ES]", '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]')
+    path = write(
+        tmp_path / "toy.toml", text.replace("seeds = 2", "variants = ['ES']").replace("generations = 4", "generations = 60")
+    )
+    written = []
+    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path)], recorder(written)) == 1
+    told = capsys.readouterr()
+    assert "failed: bad-ES-seed0\n" in told.err
+    assert "bad-ES-seed0: failed" in told.out
+    assert "cyclic-ES-seed0: done, generation 60" in told.out
+    assert ("cyclic-ES-seed0", "ES", "", True) in written[0]
+    assert "the simulator lost its licence" in (tmp_path / "toy-smoke/logs/bad-ES-seed0.txt").read_text()
+
+
+def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
+    single, parallel = a_run(tmp_path, Config()), a_run(tmp_path, Config(), ranks=2)
+    going = [running.Going(single, None, 0.0, 0.0, 0.0)]
+    assert [running.room(single, going, n) for n in (1, 2)] == [False, True]
+    assert running.room(parallel, [], 1)
+    assert not running.room(parallel, going, 8)
+    assert not running.room(single, [running.Going(parallel, None, 0.0, 0.0, 0.0)], 8)
+    assert running.command(parallel)[1:3] == ["-n", "2"]
+    assert running.command(single)[:3] == [sys.executable, "-m", "esac_mpi"]
+
+
+def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
+    runs = [a_run(tmp_path, configured(task__id=f"{name.upper()}-v0"), name=name) for name in "ab"]
+    runs = [replace(run, task=run.run_dir.name) for run in runs]
+    csv = tmp_path / "results.csv"
+
+    def made(out, *arguments):
+        found = products.calls(design.Product("x.py", list(arguments), out), runs, csv)
+        return [(path.name, line[2:]) for path, line in found]
+
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert made("p.png", "draw", "{csv}", "{runs}") == [("p.png", ["draw", str(csv), a, b, "--out", str(tmp_path / "p.png")])]
+    assert made("p-{task}.png", "{runs}", "{task}")[1] == ("p-b.png", [b, "B-v0", "--out", str(tmp_path / "p-b.png")])
+    assert [name for name, _ in made("{run}.png", "{run}")] == ["a.png", "b.png"]
+
+
+def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):
+    text = TOY + '[[products]]\ntool = "plot.py"\narguments = ["{csv}"]\nout = "x.png"\n'
+    path = write(tmp_path / "toy.toml", text)
+    arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
+    assert experiment.main(arguments, recorder([])) == 2
+    assert "nothing to draw yet" in capsys.readouterr().err
+    one = planned(tmp_path / "toy.toml", text, root=tmp_path)[0]
+    finished(one.run_dir, one.config)
+    assert experiment.main(arguments, recorder([])) == 1
+    told = capsys.readouterr().err
+    assert "1 of 4 runs have something to draw" in told
+    assert "failed: x.png" in told

@@ -1,0 +1,87 @@
+"""The experiments that are shipped: their runs at every budget, and how they are shown."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from commands import command
+from conftest import ROOT, environment
+
+from esac_mpi.config import load
+from esac_mpi.experiments import design, estimates
+
+experiment = command("experiment")
+# Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks
+COUNTS = {
+    "fig2a": (4, 4 * 3, 4 * 3),
+    "fig2b": (2 * 2, 4 * 3 * 2, 4 * 6),
+    "fig2c": (2 * 2, 9 * 3, 9 * 3),
+    "table1": (7, 4 * 7 * 3, 15 * 5 * 5),
+    "fig4": (1, 3, 5),
+    "fig5": (2 * 2, 2 * 4 * 3 * 2, 7 * 2 * 4 * 6),
+    "fig6a": (2, 2 * 7 * 3, 2 * 7 * 3),
+    "fig6b": (2, 2 * 2 * 3, 9 * 2 * 3),
+    "ablations": (16, 16 * 3, 3 * 16 * 5),
+    "transfer": (7, 7 * 3, 3 * 7 * 5),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_shipped_experiment_can_be_run_at_every_budget(name):
+    found = design.experiment(name)
+    runs = {budget: design.runs(found, budget, Path("runs")) for budget in ("smoke", "small", "paper")}
+    assert tuple(map(len, runs.values())) == COUNTS[name]
+    horizons = estimates.speeds().horizon
+    for group in runs.values():
+        assert {one.config.task.id for one in group} <= set(horizons)
+        for one in {each.variant: each for each in group}.values():  # the last of each, so not of seed 0 where there are more
+            assert replace(load([*one.line])[0], run_dir="") == one.config  # what the program makes of the line
+    for product in found.products:
+        assert (ROOT / "tools" / product.tool).exists()
+
+
+def test_no_experiment_is_left_out():
+    assert set(design.names()) == set(COUNTS)
+
+
+def test_the_paper_budgets_are_the_papers():
+    table = {(run.task, run.variant): run.config for run in design.runs(design.experiment("table1"), "paper", Path())}
+    assert {task: c.budget.nominal_steps for (task, v), c in table.items() if v == "TD3"} == {
+        **dict.fromkeys((task for task, _ in table), 1_000_000),
+        "humanoid": 10_000_000, "hopper": 2_000_000, "reacher": 2_000_000,
+    }  # fmt: skip
+    assert {c.policy.hidden for c in table.values()} == {(512, 512)}
+    assert {(c.esac.sigma, c.esac.lr_es) for (task, v), c in table.items() if v == "ESAC" and task == "ant"} == {(0.005, 1e-4)}
+    assert (table["ant", "ES"].es.lr_es, table["walker-walk", "ES"].es.sigma) == (1e-4, 0.01)
+    sigma = {run.value: run.config.es.sigma for run in design.runs(design.experiment("fig2c"), "paper", Path())}
+    assert sigma == {text: float(text) for text in ("0.001", "0.005", "0.01", "0.025", "0.05", "0.075", "0.1", "0.5", "1")}
+
+
+def test_an_unknown_experiment_names_those_that_there_are(capsys):
+    assert experiment.main(["show", "fig3"]) == 2
+    assert capsys.readouterr().err == f"no experiment 'fig3'; there are {', '.join(sorted(COUNTS))}\n"
+
+
+def test_show_and_list(capsys):
+    assert experiment.main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == sorted(COUNTS)
+    assert experiment.main(["show", "fig2c"]) == 0
+    told = capsys.readouterr().out
+    assert "The paper: Mean reward of the first 100 generations" in told
+    assert "small  27 runs, about " in told
+    assert "swept: es.sigma = 0.001, 0.005" in told
+    assert "fig2c.png" in told
+
+
+def test_an_experiment_is_shown_without_mpi_torch_or_simulator():
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "matplotlib"])  # None: an import fails
+sys.path.insert(0, {str(ROOT / "tools")!r})
+import experiment
+sys.exit(experiment.main(["show", "fig2c"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,113 @@
+"""tools/export.py: every form of a policy acts as the policy does, and the check finds where one does not."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import command
+from saved_policies import NORMALISER, save
+
+from esac_mpi import Policy
+from esac_mpi.policies import formats
+from esac_mpi.policy import Layout
+
+export = command("export")
+
+
+def exported(policy: Path, form: str, out: Path) -> Path:
+    assert export.main([str(policy), "--format", form, "--out", str(out)]) == 0
+    return out
+
+
+OBSERVATION, ACTION = np.array([1.0, 2.0], np.float32), 1 + 2 * np.tanh(-0.75)  # as worked out above
+NORMALISED = np.array([3.0, 0.002], np.float32)  # which NORMALISER makes of it: (3 - 1) / 2 = 1, 0.002 / 0.001 = 2
+
+
+@pytest.mark.parametrize("normaliser", [{}, NORMALISER])
+def test_npz(tmp_path, normaliser, capsys):
+    p = np.load(exported(save(tmp_path / "p.h5", **normaliser), "npz", tmp_path / "p.npz"))
+    assert capsys.readouterr().out.startswith(f"{tmp_path / 'p.npz'}\nlargest difference ")
+    x = np.clip((NORMALISED - p["mean"]) / p["std"], -5, 5) if normaliser else OBSERVATION
+    y = np.tanh(p["W1"] @ np.maximum(p["W0"] @ x + p["b0"], 0) + p["b1"])
+    assert (p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * y == pytest.approx(ACTION, rel=1e-5)
+    assert (p["activation"], p["output"], p["task"]) == ("relu", "tanh", "Nowhere-v0")
+
+
+@pytest.mark.parametrize("form", ["npz", "torchscript"])
+def test_exported_actions_stay_in_the_bounds_where_rounding_would_leave_them(tmp_path, form):
+    pytest.importorskip("torch" if form == "torchscript" else "numpy")
+    low, high = np.float32(-0.7), np.float32(0.1)
+    assert (high + low) / 2 + (high - low) / 2 > high
+    theta = np.array([0.0, 0.0, 9.0, -9.0], np.float32)  # the same actions, whatever is observed
+    policy = Policy.load(save(tmp_path / "p.h5", theta, (1, 2), bounds=(low, high), output="clip"))
+    act = getattr(formats, form)(policy, tmp_path / "out")
+    assert act(np.zeros((1, 1), np.float32)).tolist() == [[high, low]]
+
+
+@pytest.mark.parametrize("normaliser", [{}, NORMALISER])
+def test_torchscript(tmp_path, normaliser):
+    torch = pytest.importorskip("torch")
+    read = torch.jit.load(exported(save(tmp_path / "p.h5", **normaliser), "torchscript", tmp_path / "p.pt"))
+    x = torch.from_numpy(NORMALISED if normaliser else OBSERVATION)
+    assert read(x).numpy() == pytest.approx([ACTION], rel=1e-5)
+    assert read(x.repeat(3, 1)).shape == (3, 1)
+
+
+@pytest.mark.parametrize(("activation", "output"), [("tanh", "clip"), ("relu", "clip"), ("tanh", "tanh")])
+@pytest.mark.parametrize("form", ["npz", "torchscript"])
+def test_every_activation_and_output(tmp_path, form, activation, output):
+    random = np.random.default_rng(1)
+    theta = random.standard_normal(Layout((3, 5, 4, 2)).d).astype(np.float32)  # large enough to be squashed
+    path = save(tmp_path / "p.h5", theta, (3, 5, 4, 2), activation=activation, output=output)
+    exported(path, form, tmp_path / "p.out")  # checked by the tool, whose check is tested below
+
+
+def test_sb3(tmp_path):
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = sb3.SAC.load(exported(save(tmp_path / "p.h5"), "sb3", tmp_path / "p.zip"), device="cpu")
+    assert model.predict(OBSERVATION, deterministic=True)[0] == pytest.approx([ACTION], rel=1e-5)
+    assert model.predict(OBSERVATION, deterministic=False)[0] == pytest.approx([ACTION], rel=1e-5)
+    assert (model.action_space.low, model.action_space.high) == (-1.0, 3.0)
+
+
+def test_onnx(tmp_path):
+    onnx = pytest.importorskip("onnx.reference")
+    pytest.importorskip("onnxscript")
+    graph = onnx.ReferenceEvaluator(str(exported(save(tmp_path / "p.h5", **NORMALISER), "onnx", tmp_path / "p.onnx")))
+    (actions,) = graph.run(None, {"observation": np.stack([NORMALISED] * 3)})
+    assert actions == pytest.approx(np.full((3, 1), ACTION), rel=1e-5)
+
+
+@pytest.mark.parametrize("about", [{"output": "clip"}, NORMALISER])
+def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
+    assert export.main([str(save(tmp_path / "p.h5", **about)), "--format", "sb3"]) == 2
+    assert "which stable-baselines3's SAC does not" in capsys.readouterr().err
+    assert not (tmp_path / "p.zip").exists()
+
+
+def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
+    path = save(tmp_path / "p.h5")  # its half range is 2
+    assert formats.difference(Policy.load(path), lambda x: Policy.load(path)(x) + 0.02) == pytest.approx(0.01, rel=1e-4)
+    right = formats.npz
+    monkeypatch.setitem(formats.FORMATS, "npz", (lambda policy, out: lambda x: right(policy, out)(x) + 1e-3, ".npz", ""))
+    assert export.main([str(path), "--format", "npz"]) == 1
+    assert "removed: it acts otherwise, by 5.0e-04 half ranges" in capsys.readouterr().err
+    assert not (tmp_path / "p.npz").exists()
+
+
+def test_the_check_finds_a_difference_of_outputs_that_are_all_small(tmp_path):
+    choices = np.full(8, 2.0**-16, np.float32)  # PPO's last layer in a discrete task
+    policy = Policy.load(save(tmp_path / "p.h5", choices, (3, 2), bounds=(-1.0, 1.0), output="clip"))
+    assert formats.difference(policy, lambda x: np.zeros((len(x), 2))) == 1.0
+    assert formats.difference(policy, policy) == 0.0
+
+
+def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
+    path = save(tmp_path / "p.h5")
+    for form, module in (("torchscript", "torch"), ("onnx", "torch"), ("sb3", "stable_baselines3")):
+        monkeypatch.setitem(sys.modules, module, None)  # which the import statement takes for missing
+        assert export.main([str(path), "--format", form]) == 2
+        assert capsys.readouterr().err.startswith(f"--format {form} needs {module}: pip install ")
+    assert export.main([str(path), "--format", "npz", "--out", str(tmp_path / "no" / "p.npz")]) == 2
+    assert "no: not a directory that can be written" in capsys.readouterr().err

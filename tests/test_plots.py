@@ -1,0 +1,174 @@
+"""tools/plot.py, sensitivity.py, updates.py and scaling.py: what is drawn of runs."""
+
+import numpy as np
+import pytest
+from commands import command
+from figure_runs import check_pictures, make, opened
+
+from esac_mpi.analysis import curves, generation_times, grids, groups, plots, timeline
+from esac_mpi.analysis import sensitivity as sensitivities
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+
+plot, scaling, sensitivity, updates = map(command, ("plot", "scaling", "sensitivity", "updates"))
+
+
+# ---- sensitivity, updates, scaling
+
+
+def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, capsys):
+    paths = []
+    for sigma, value in ((0.5, 10), (0.01, 40), (0.1, 100)):
+        for seed in range(2):
+            place = tmp_path / f"{sigma}-{seed}"
+            paths.append(make(place, (value + 10 * seed,), seed=seed, **{"es.sigma": sigma}))
+    found = sensitivities.of_runs(opened(*paths), "sigma")
+    assert {value: sorted(m) for value, m in found["A-v0"]["ES"].items()} == {0.01: [40, 50], 0.1: [100, 110], 0.5: [10, 20]}
+    shares = sensitivities.together(found)["all tasks"]["A-v0, ES"]
+    assert {value: m.mean() for value, m in shares.items()} == pytest.approx({0.01: 45 / 105, 0.1: 1, 0.5: 15 / 105})
+    out = tmp_path / "s"
+    assert sensitivity.main([*map(str, paths), "--field", "es.sigma", "--seeds", "--out", str(out)]) == 0
+    check_pictures(capsys, out)
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("es.lr_es", "is 0.005 in every run: a sweep needs two values"),
+        ("sigme", "did you mean"),
+        ("budget.generations", "no setting"),
+    ],
+)
+def test_sensitivity_needs_a_field_that_varies(tmp_path, capsys, field, said):
+    paths = [make(tmp_path / "a"), make(tmp_path / "b", **{"es.sigma": 0.5})]
+    assert sensitivity.main([*map(str, paths), "--field", field]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_updates_counts_them(tmp_path, capsys):
+    paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1)]
+    assert updates.main([*map(str, paths), "--x", "nominal_steps", "--out", str(tmp_path / "u")]) == 0
+    check_pictures(capsys, tmp_path / "u")
+    assert curves.column(opened(paths[0])[0], "metrics/gradient_updates").tolist() == [10, 20, 30]
+
+
+def test_scaling_of_generations(tmp_path, capsys):
+    one, two = make(tmp_path / "one", ranks=1), make(tmp_path / "two", ranks=2, scale=0.6)
+    four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)
+    times = generation_times.times_of(opened(one, two, four), last=10)
+    assert list(times) == [("ES", 8), ("ES", 4)]
+    assert generation_times.per_generation(times["ES", 4][1]) == pytest.approx([1.75])  # 2 s without the evaluation's 0.25 s
+    assert generation_times.per_episode(times["ES", 8][4]) == pytest.approx([0.5 * 1.75 / 8])
+    assert generation_times.efficiency(times["ES", 4]) == pytest.approx({1: 1.0, 2: 1 / 1.2})  # 2 * 0.6 of the work of one
+    assert scaling.main([str(one), str(two), str(four), "--numbers", "--out", str(tmp_path / "s")]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "ES n=4 ranks=1: 1.75 s a generation, 0.4375 s an episode, efficiency 1.00",
+        "ES n=4 ranks=2: 1.05 s a generation, 0.2625 s an episode, efficiency 0.83",
+        f"{tmp_path / 's.png'}",
+        f"{tmp_path / 's.pdf'}",
+    ]
+
+
+def test_scaling_draws_one_task_at_a_time(tmp_path, capsys):
+    assert scaling.main([str(make(tmp_path / "a")), str(make(tmp_path / "b", task="B-v0"))]) == 2
+    assert capsys.readouterr().err == "mixed tasks: A-v0, B-v0; draw one at a time\n"
+
+
+# ---- timeline
+
+
+def test_timeline_adds_up_to_all_the_time(tmp_path):
+    (run,) = opened(make(tmp_path / "a", algorithm="esac"))
+    found = timeline.activities(run)
+    np.testing.assert_allclose(sum(found.values()), [4, 4, 4])  # 2 ranks, 2 s
+    alone = {name: seconds[1] for name, seconds in found.items()}
+    expected = {"members": 1.4, "learner": 0.4, "update": 0.2, "noise-free evaluation": 0.5, "writing": 0.05, "idle": 1.45}
+    assert alone == pytest.approx(expected)
+    np.testing.assert_allclose(timeline.idle_share(run), 1.45 / 4)
+    bars = {(rank, what): (start, length) for rank, what, start, length in timeline.segments(run, 1)}
+    assert bars[1, "members"] == pytest.approx((2.0, 0.5))  # generation 2 begins at 2 s; rank 0 writes first
+    assert bars[0, "members"] == pytest.approx((2.05, 0.9))
+    assert bars[0, "learner"] == pytest.approx((3.05, 0.4))  # after 1 s of evaluation; the update follows
+
+
+def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
+    (run,) = opened(make(tmp_path / "a", (1, 2, 3, 4), "esac", **{"esac.learner_lag": 1}))
+    assert timeline.beside(run).tolist() == [False, True, False, True]  # phases begin in generations 1 and 3
+    assert timeline.activities(run)["learner"].tolist() == pytest.approx([0.4, 0.5, 0.4, 0.5])  # 1 s less 0.9 s busy
+
+
+# ---- plot
+
+
+@pytest.mark.parametrize("what", ["return", "timeline"])
+def test_plot_of_one_run(tmp_path, capsys, what):
+    run = make(tmp_path / "läufe ü", algorithm="esac")
+    assert plot.main([str(run), "--what", what, "--x", "wall"]) == 0
+    check_pictures(capsys, run / {"return": "learning_curve"}.get(what, what))
+
+
+@pytest.mark.parametrize(
+    ("what", "drawn"),
+    [
+        ("sigma", [0.1, 0.3]),
+        ("fitness", [7.5, 27.5, 9, 29, 1.25**0.5, 1.25**0.5]),
+        ("losses", [1, 3] * 4),
+        ("timeline", [0.3625] * 2),
+    ],
+)
+def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
+    paths = [make(tmp_path / str(seed), algorithm="esac", seed=seed) for seed in range(3)]
+    drawing = plots.figure(opened(*paths), what, "generation", seeds=True)
+    summaries = [axes.lines[-1] for axes in drawing.axes if axes.lines]  # after each seed's own
+    assert [len(axes.lines) for axes in drawing.axes if axes.lines] == [4] * len(summaries)
+    np.testing.assert_allclose([line.get_ydata()[end] for line in summaries for end in (0, -1)], drawn)
+
+
+def test_plot_of_two_tasks_and_algorithms(tmp_path, capsys):
+    paths = [
+        make(tmp_path / f"{algorithm}{seed}{task}", algorithm=algorithm, seed=seed, task=task)
+        for algorithm, seed, task in (("esac", 0, "A-v0"), ("esac", 1, "A-v0"), ("es", 0, "A-v0"), ("esac", 0, "B-v0"))
+    ]
+    assert plot.main([*map(str, paths), "--out", str(tmp_path / "x.y")]) == 0
+    check_pictures(capsys, tmp_path / "x.y")
+
+
+def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
+    runs = opened(make(tmp_path / "a", (0, 10, 20, 30)), make(tmp_path / "b", (10, 20), seed=1))
+    drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
+    (line,) = drawing.axes[0].lines
+    assert line.get_xdata()[[0, -1]].tolist() == [1, 2]
+    np.testing.assert_allclose(line.get_ydata()[[0, -1]], [5, 15])
+    assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds"]
+    assert "shortest run, 50% of its longest; short: b" in capsys.readouterr().err
+
+
+def test_one_seed_has_a_line_and_no_interval(tmp_path):
+    runs = opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac"))
+    drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
+    assert not drawing.axes[0].collections
+    texts = [text.get_text() for text in drawing.legends[0].texts]
+    assert texts == ["ESAC, seed 0 (an interval needs two)", "ES, seed 0 (an interval needs two)"]
+
+
+def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
+    runs = opened(make(tmp_path / "a", (0, 10)), make(tmp_path / "b", (None, None, 20, 30), seed=1))
+    drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
+    assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
+    assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds (nowhere all of them)"]
+
+
+def test_one_suffix_writes_one_file(tmp_path, capsys):
+    assert plot.main([str(make(tmp_path / "a")), "--out", str(tmp_path / "x.pdf")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'x.pdf'}\n"
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_a_young_run_is_left_out_of_a_figure(tmp_path, capsys):
+    Run.begin(tmp_path / "young", Config(), {}).close()
+    make(tmp_path / "unseen", (None, None), seed=1)
+    paths = [make(tmp_path / "a"), tmp_path / "unseen", tmp_path / "young"]
+    assert plot.main([*map(str, paths), "--out", str(tmp_path / "x")]) == 0
+    told = capsys.readouterr().err
+    assert "no generation is published yet in young" in told
+    assert "nothing of this to draw (yet) of unseen" in told

@@ -1,0 +1,155 @@
+"""A policy taken home: loaded without the training stack, called, and refused where it is none."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from commands import command
+from conftest import environment, run
+from saved_policies import NORMALISER, THETA, hidden, save
+
+from esac_mpi import Policy, envs, job, policy
+from esac_mpi.config import Config
+from esac_mpi.counters import Best
+from esac_mpi.policies import ranks, stage
+from esac_mpi.policy import Layout
+from esac_mpi.record import Run, Unreadable
+from esac_mpi.record.files import publish
+from esac_mpi.rollout import play
+
+evaluate, export, render = map(command, ("evaluate", "export", "render"))
+
+STACK = ("mpi4py", "torch", "gymnasium", "mujoco", "dm_control", "tyro", "rich", "pandas", "matplotlib")
+
+
+def test_three_lines_need_numpy_and_h5py_alone(tmp_path):
+    path = save(tmp_path / "policy.h5")
+    code = f"""
+import sys
+import esac_mpi
+assert not sys.modules.keys() & {{"numpy", "h5py"}}, "importing the package alone must stay cheap"
+from esac_mpi import Policy; policy = Policy.load({str(path)!r}); print(policy([1.0, 2.0])[0])
+loaded = {{name.split(".")[0] for name in sys.modules}}
+assert not loaded & {{*{STACK!r}, "scipy"}}, loaded
+"""
+    blocked = environment() | {"PYTHONPATH": hidden(tmp_path / "hidden", *STACK)}
+    done = subprocess.run([sys.executable, "-c", code], env=blocked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # hidden: relu(1 - 2 + .25) = 0, relu(.5 + 4 - 1) = 3.5; out: tanh(-.25 * 3.5 + .125); bounds -1 and 3
+    assert float(done.stdout) == pytest.approx(1 + 2 * np.tanh(-0.75), rel=1e-6)
+
+
+def test_it_says_what_it_is(tmp_path):
+    policy = Policy.load(save(tmp_path / "policy.h5"))
+    assert (policy.task, policy.kind, policy.generation, policy.episodic_return) == ("Nowhere-v0", "sac", 7, 12.5)
+    assert policy.path == tmp_path / "policy.h5"
+    assert repr(policy) == "Policy(Nowhere-v0, return 12.5, sac of generation 7, 2-2-1 relu tanh)"
+
+
+def test_a_run_directory_will_do(tmp_path):
+    save(tmp_path / "policy.h5")
+    np.testing.assert_array_equal(Policy.load(str(tmp_path)).theta, THETA)
+
+
+def test_what_a_run_saved_is_what_it_reports(tmp_path):
+    settings = ["--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", 40, "--policy.hidden", 8, "--es.sigma", 0.3]
+    run(
+        0,
+        *settings,
+        "--es.population_size",
+        10,
+        "--budget.generations",
+        6,
+        "--evaluation.every",
+        3,
+        "--run-dir",
+        tmp_path / "run",
+    )
+    policy, status = Policy.load(tmp_path / "run"), json.loads((tmp_path / "run/status.json").read_text())
+    assert policy.episodic_return == status["best_return"]
+    assert play(envs.make("CyclicMDP-v0", 40), policy, 0).episodic_return == policy.episodic_return  # every start is the same
+
+
+def test_the_normaliser_comes_along(tmp_path):
+    plain, normalised = Policy.load(save(tmp_path / "a.h5")), Policy.load(save(tmp_path / "b.h5", **NORMALISER))
+    np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
+
+
+def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
+    size = 20_000  # two float32 vectors of them are more than an HDF5 attribute holds
+    layout, seen = Layout((size, 1)), np.array([[0.5], [2.0]], np.float32).repeat(size, 1)
+    theta = np.zeros(layout.d, np.float32)
+    plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
+    run = Run.begin(tmp_path, Config(), {})
+    job.save_policy(SimpleNamespace(run=run, policy=plain, config=Config()), Best(1.0, 2, "theta_es", theta, seen))
+    run.close()
+    loaded = Policy.load(tmp_path)
+    np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_observations_get_the_bits_that_each_gets_alone(tmp_path, dtype):
+    policy = Policy.load(save(tmp_path / "policy.h5", **NORMALISER))
+    observations = np.random.default_rng(0).standard_normal((5, 2)).astype(dtype)
+    actions = policy(observations)
+    assert actions.shape == (5, 1)
+    assert actions.dtype == np.float32
+    np.testing.assert_array_equal(actions, [policy(row) for row in observations])
+    assert policy(observations[:0]).shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(3), np.zeros((2, 3)), np.zeros((1, 1, 2)), np.float64(1.0), [1, 2], np.zeros((2, 2), int)]
+)
+def test_a_wrong_observation_is_refused(tmp_path, wrong):
+    policy = Policy.load(save(tmp_path / "policy.h5"))
+    with pytest.raises(ValueError, match=r"must be float32 or float64 \[2\], or \[m, 2\] for many; got (float|int)64 \["):
+        policy(wrong)
+
+
+def foreign(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["theta"] = THETA
+
+
+WRONG = {
+    "truncated": lambda path: path.write_bytes(save(path).read_bytes()[:-100]),
+    "not a file of esac_mpi": foreign,
+    "No such file": lambda path: None,
+    "not a policy: it has no .*theta": lambda path: publish(path, {"metrics/sigma": np.zeros(3)}, {"generation": 3}),
+    r"theta must be float32 \[9\], got float32 \[8\]": lambda path: save(path, THETA[:-1]),
+    r"low must be \[1\], got \[3\]": lambda path: save(path, low=np.zeros(3)),
+    "output must be tanh or clip, got softmax": lambda path: save(path, output="softmax"),
+    "activation must be relu or tanh, got gelu": lambda path: save(path, activation="gelu"),
+    r"normaliser_mean must be \[2\], got \[3\]": lambda path: save(path, **{name: np.ones(3, np.float32) for name in NORMALISER}),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_not_a_policy_is_refused_in_a_sentence(tmp_path, message):
+    path = tmp_path / "policy.h5"
+    WRONG[message](path)
+    with pytest.raises(Unreadable, match=message) as caught:
+        Policy.load(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_policy_is_refused(tmp_path):
+    with pytest.raises(Unreadable, match=r"no policy\.h5 in it"):
+        Policy.load(tmp_path)
+
+
+def test_a_file_that_is_no_policy_is_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(stage, "choose_gl", lambda: None)
+    (tmp_path / "policy.h5").write_bytes(b"no")
+    name = str(tmp_path)
+    codes = evaluate.main([name], ranks.Alone()), export.main([name, "--format", "npz"]), render.main([name])
+    assert codes == (65, 65, 65)
+    sentence = f"{tmp_path / 'policy.h5'}: not a file of esac_mpi, or its first bytes are damaged (2 bytes)\n"
+    assert capsys.readouterr().err == 3 * sentence

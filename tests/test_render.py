@@ -1,0 +1,170 @@
+"""tools/render.py: starts that are tilted, balance that is got back, pictures and films."""
+
+import numpy as np
+import pytest
+from commands import command
+from saved_policies import constant, tool
+
+from esac_mpi import Policy, envs
+from esac_mpi.policies import posture, recovery, stage
+from esac_mpi.rollout import play
+
+render = command("render")
+
+
+def trial(lean, height) -> recovery.Trial:
+    """Return a trial that ends upright: what is given, then 0 degrees at full height."""
+    rest = recovery.WINDOW + 1 - len(lean)
+    return recovery.Trial(np.array([*lean, *[0.0] * rest]), np.array([*height, *[1.0] * rest]))
+
+
+def test_when_balance_is_back():
+    assert trial([30, 25, 19, 10], [1.0, 1.0, 1.0, 1.0]).back == 2
+    assert trial([30, 10, -20, 10], [1.0, 1.0, 1.0, 0.79]).back == 4  # lean to the other side, then a low body
+    assert trial([10], [1.0]).back == 0
+    assert recovery.Trial(np.full(101, 25.0), np.ones(101)).back is None
+    assert recovery.Trial(np.r_[np.zeros(100), 25.0], np.ones(101)).back is None  # it leans at the end
+    assert recovery.Trial(np.zeros(51), np.ones(51)).back is None  # terminated
+
+
+def test_kinds_and_verdict():
+    feet, fell = trial([30, 25], [0.9, 0.6]), trial([30, 90, 30], [0.9, 0.49, 0.7])
+    lost = recovery.Trial(np.full(101, 90.0), np.full(101, 0.1))
+    assert [t.kind for t in (feet, fell, lost)] == list(recovery.KINDS)
+    assert recovery.verdict([feet, fell, feet, lost], 30.0, 0.025) == (
+        "30 degrees: balance back in 3 of 4 trials (75%), after 2 steps (0.05 s) in the median; without a fall in 2 of 2 forward "
+        "and 0 of 2 backward"
+    )
+
+
+VERTICAL = {"Hopper-v5": 1, "Walker2d-v5": 1, "Humanoid-v5": 2, "dm_control/walker-walk-v0": 0}  # where the height is in qpos
+
+
+@pytest.mark.parametrize("task", VERTICAL)
+@pytest.mark.parametrize("degrees", [25.0, -25.0])
+def test_a_tilted_start_leans_on_the_floor(task, degrees):
+    env = envs.make(task)
+    body = posture.Body(env)
+    env.reset(1)
+    observation = body.tilt(degrees, np.random.default_rng(0))
+    assert body.posture()[0] == pytest.approx(degrees)
+    model, simulated = stage.simulator(env)
+    assert not simulated.qvel.any()
+    simulated.qpos[VERTICAL[task]] -= 0.002  # that much deeper, it is that deep in the floor
+    import mujoco
+
+    mujoco.mj_forward(model, simulated)
+    assert simulated.contact.dist[: simulated.ncon].min() == pytest.approx(-0.002, abs=1e-4)
+    if task in ("Hopper-v5", "Walker2d-v5"):
+        assert observation[1] == pytest.approx(np.radians(degrees), rel=1e-5)  # their second number is the root's angle
+    again = observation.copy()
+    env.reset(2)
+    np.testing.assert_array_equal(body.tilt(degrees, np.random.default_rng(0)), again)
+    assert (body.tilt(degrees, np.random.default_rng(1)) != again).any()
+
+
+def test_the_simulator_shown_is_the_one_that_is_stepped():
+    for task, place in {"Hopper-v5": slice(1, None), "dm_control/cheetah-run-v0": slice(1, None)}.items():
+        env = envs.make(task)
+        env.reset(3)
+        for _ in range(5):
+            observation, *_ = env.step(env.high)
+        position = stage.simulator(env)[1].qpos[place]
+        np.testing.assert_array_equal(observation[: len(position)], position.astype(np.float32))
+
+
+def test_a_watched_episode_is_the_episode(tmp_path):
+    env, policy = envs.make("Hopper-v5"), Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.1, 0.2, -0.1]))
+    seen = []
+    watched = play(stage.Watched(env, lambda *now: seen.append(now)), policy, 4)
+    assert watched == play(env, policy, 4)
+    assert seen[0] == (0, 0.0)
+    assert seen[-1] == (watched.episodic_length, watched.episodic_return)
+
+
+def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path):
+    env, policy = envs.make("Hopper-v5"), Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0]))
+    found = recovery.trials(env, policy, 4, 15.0, 0)
+    assert [t.lean[0] for t in found] == pytest.approx([15.0, -15.0, 15.0, -15.0])
+    assert {t.kind for t in found} == {"did not come back"}  # the task ends there at 0.2 rad
+    again = recovery.trials(env, policy, 2, 15.0, 0)[1]
+    np.testing.assert_array_equal(again.lean, found[1].lean)
+    assert found[3].height[0] != found[1].height[0]  # other joints
+
+
+def test_what_cannot_be_tilted_is_said(tmp_path, capsys):
+    for task, message in {"CyclicMDP-v0": "not a MuJoCo task", "Reacher-v5": "nothing to tilt"}.items():
+        size = envs.make(task).action_size
+        path = constant(tmp_path / "p.h5", task, [0.0] * size)
+        assert render.main([str(path), "--trials", "2"]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_task_whose_observation_is_another_is_not_tilted(monkeypatch):
+    env = envs.make("Hopper-v5")
+    monkeypatch.setattr(stage.library(env), "_get_obs", lambda: np.zeros(11))
+    reset = env.reset
+    monkeypatch.setattr(env, "reset", lambda seed: reset(seed) + 1)  # as a wrapper might
+    with pytest.raises(stage.NoTilt, match="of a state that was set is not known"):
+        posture.Body(env)
+
+
+def test_the_posture_picture(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    path = constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])
+    assert render.main([str(path), "--trials", "2", "--degrees", "15"]) == 0
+    line, *pictures = capsys.readouterr().out.splitlines()
+    assert line == "15 degrees: balance back in 0 of 2 trials (0%); without a fall in 0 of 1 forward and 0 of 1 backward"
+    assert pictures == [str(tmp_path / "trials.png"), str(tmp_path / "trials.pdf")]
+    assert 10_000 < (tmp_path / "trials.png").stat().st_size < 200_000
+    assert (tmp_path / "trials.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MUJOCO_GL", "nothing")
+    assert render.main([str(constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)), "--seconds", "0.1"]) == 2
+    assert "apt-get install libosmesa6" in capsys.readouterr().err
+
+
+def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(stage, "choose_gl", lambda: None)
+    assert render.main([str(constant(tmp_path / "c.h5", "CyclicMDP-v0", [0.0, 0.0, 0.0]))]) == 2
+    assert capsys.readouterr().err == "CyclicMDP-v0 has no picture\n"
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--video", "a.avi"], ["--out", "a.pdf"], ["--trials", "2", "--out", "a.jpg"], ["--frames", "0"]]
+)
+def test_wrong_options_are_named(wrong, capsys):
+    with pytest.raises(SystemExit) as end:
+        render.main(["policy.h5", *wrong])
+    assert end.value.code == 2
+    assert f"{wrong[-1]}: the name must end in ." in (error := capsys.readouterr().err) or "--frames must be at least 1" in error
+
+
+def test_strip_and_film(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    path = constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)  # 0.04 s a step
+    film, strip = tmp_path / "film.gif", tmp_path / "strip.png"
+    shown = ["--start", "tilted", "--degrees", 5, "--seconds", 0.2, "--frames", 3, "--video", film]
+    done = tool("render", path, *shown, code=None)
+    if "No offscreen OpenGL" in done.stderr:
+        pytest.skip("no offscreen OpenGL on this machine")
+    assert done.stdout.split() == [str(strip), str(film)]
+    with image.open(strip) as picture:
+        assert picture.size == (3 * 320 + 2 * render.GAP, 320)
+        first, last = (np.asarray(picture.convert("L"))[:, i : i + 320].astype(int) for i in (0, 648))
+    assert np.abs(first[:280] - last[:280]).max() > 50  # it has moved, apart from the text
+    with image.open(film) as moving:
+        assert moving.n_frames == 6  # the start and five steps
+        assert moving.info["duration"] == 40
+
+
+def test_strip_of_a_box2d_task(tmp_path, monkeypatch):
+    pytest.importorskip("pygame")
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(stage, "choose_gl", lambda: None)  # it needs none
+    path = constant(tmp_path / "p.h5", "LunarLanderContinuous-v3", [0.0, 0.0])
+    assert render.main([str(path), "--seconds", "1", "--frames", "2"]) == 0
+    with image.open(tmp_path / "strip.png") as picture:
+        assert picture.size == (2 * 480 + render.GAP, 320)  # 600 x 400 in the height of a strip

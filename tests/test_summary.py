@@ -1,0 +1,131 @@
+"""tools/summary.py on runs whose numbers were worked out by hand."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from growing_runs import make, tool
+
+from esac_mpi import config as configuration
+from esac_mpi.config import Config
+from esac_mpi.record import Run
+
+
+def test_summary(tmp_path):
+    make(tmp_path / "a").close()
+    result = json.loads(tool("summary", tmp_path / "a", "--json").stdout)
+    expected = {
+        "status": "complete", "algorithm": "esac", "task": "HalfCheetah-v5", "seed": 0, "ranks": 2, "generation": 40,
+        "env_steps": {"population": 200_000, "learner": 4000, "evaluation": 80}, "nominal_steps": 40_000,
+        "gradient_updates": 4000, "sigma": 0.005, "wall_seconds": 2400.0, "checkpoint_generation": 40,
+        "parallel_efficiency": pytest.approx((4 / 8 + 4 / 6) / 2),  # wall 4 s, and 2 s although a rank was busy for 3 s
+        "best_return": pytest.approx(1220), "final_return": pytest.approx(1220),
+        "last_evaluation": {"generation": 40, "theta_es": pytest.approx(1200), "sac": pytest.approx(1220)},
+        "env_steps_per_second": pytest.approx(204_080 / 2400),
+        "time_percent": {"evaluate": 5.0, "other": 95.0},  # 20 * 4 s + 20 * 2 s of 2400 s
+        "resume": None,
+    }  # fmt: skip
+    assert {key: result[key] for key in expected} == expected
+    assert len(result["theta_sha256"]) == len(result["state_sha256"]) == 64
+
+
+def test_evaluation_off_schedule_is_counted_and_final(tmp_path):
+    run = make(tmp_path / "a", generations=42)
+    columns = {"evaluation_theta_es": np.full(10, 1300.0), "evaluation_sac": np.full(10, 1250.0)}
+    run.final({"generation": np.array(42), "env_steps_evaluation": np.array(7), **columns})
+    run.close()
+    result = json.loads(tool("summary", tmp_path / "a", "--json").stdout)
+    assert result["final_return"] == result["best_return"] == 1300
+    assert result["env_steps"]["evaluation"] == 87
+    assert result["last_evaluation"] == {"generation": 42, "theta_es": 1300, "sac": 1250}
+
+
+def test_summary_of_young_old_and_foreign_directories(tmp_path):
+    young = Run.begin(tmp_path / "young", Config(), {})
+    make(tmp_path / "stopped", "es", status="requeue").close()
+    (tmp_path / "mine").mkdir()
+    young.close()
+    done = tool("summary", tmp_path / "young", tmp_path / "stopped", tmp_path / "mine", "--json")
+    assert done.returncode == 2
+    assert "mine: not a run directory" in done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first["generation"] == 0
+    assert first["best_return"] is None
+    assert first["parallel_efficiency"] is None
+    assert second["status"] == "requeue"
+    assert second["final_return"] is None
+    assert second["last_evaluation"]["sac"] is None
+    assert second["sigma"] == 0.005
+
+
+def test_the_table_is_sorted_aligned_and_counted(tmp_path):
+    Run.begin(tmp_path / "young", Config(), {}).close()
+    make(tmp_path / "b", "es", status="requeue").close()
+    make(tmp_path / "a", seed=10).close()
+    make(tmp_path / "c", seed=2, task="Ant-v5").close()
+    done = tool("summary", *(tmp_path / name for name in ("young", "b", "a", "c", "nothing")))
+    assert done.returncode == 2
+    header, *rows, footer = done.stdout.splitlines()
+    assert [Path(row.split()[-1]).name for row in rows] == ["c", "b", "young", "a"]  # by task, algorithm, seed as a number
+    assert header.split()[:6] == ["status", "task", "algorithm", "seed", "ranks", "generation"]
+    for column in ("seed", "steps", "final"):  # numbers end where their heading ends
+        end = re.search(rf"\b{column}\b", header).end()
+        assert all(row[end - 1] != " " and row[end] == " " for row in rows)
+    assert rows[3].split()[:7] == ["complete", "HalfCheetah-v5", "esac", "10", "2", "40", "204k"]
+    assert "evaluate 5 %" not in rows[3]  # the most went elsewhere
+    assert "other 95 %" in rows[3]
+    assert footer == "4 runs: 2 complete, 1 dead, 1 requeue; 1 could not be read"
+
+
+def test_many_runs(tmp_path):
+    make(tmp_path / "0", generations=5, status="failed").close()
+    paths = [tmp_path / "0", *(tmp_path / f"{number}" for number in range(1, 20))]
+    for path in paths[1:]:
+        shutil.copytree(paths[0], path)
+    done = tool("summary", *paths)
+    assert (done.returncode, done.stderr) == (0, "")
+    *lines, footer = done.stdout.splitlines()
+    assert [Path(line.split()[-1]) for line in lines[1:]] == sorted(paths, key=str)
+    assert footer == "20 runs: 20 failed"
+    shown = tool("watch", "--once", *paths, COLUMNS="160").stdout.splitlines()
+    assert shown[0].strip() == "20 failed"
+    assert len(shown) == 22
+
+
+def test_a_single_run_says_where_time_went_and_how_to_resume(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = f"python -m esac_mpi --task.id CyclicMDP-v0 --fresh --run-dir {tmp_path / 'a b'}"
+    make(tmp_path / "a b", status="requeue", command=command.replace(f"{tmp_path / 'a b'}", f"'{tmp_path / 'a b'}'")).close()
+    *_, time, resume = tool("summary", tmp_path / "a b").stdout.splitlines()
+    assert time == "time: evaluate 5 %, other 95 %"
+    expected = f"mpirun -n 2 python -m esac_mpi --task.id CyclicMDP-v0 --run-dir '{tmp_path / 'a b'}'"
+    assert resume == f"resume: {expected}"  # without --fresh, which would start over
+    assert tool("summary", tmp_path / "a b", "--resume").stdout == f"{expected}\n"
+
+
+def test_the_command_to_resume_comes_back_to_the_run_from_anywhere(tmp_path, monkeypatch):
+    make(tmp_path / "runs/a", status="requeue", command="python -m esac_mpi x.toml --run-dir runs/a --seed 1").close()
+    make(tmp_path / "runs/b", status="complete", command="python -m esac_mpi").close()
+    monkeypatch.chdir(tmp_path)
+    own = "mpirun -n 2 python -m esac_mpi runs/a/config.toml --run-dir runs/a\n"
+    assert tool("summary", "runs/a", "runs/b", "--resume").stdout == own  # there is no x.toml
+    (tmp_path / "x.toml").touch()
+    said = "mpirun -n 2 python -m esac_mpi x.toml --run-dir runs/a --seed 1\n"
+    assert tool("summary", "runs/a", "--resume").stdout == said
+    (tmp_path / "runs/x.toml").touch()
+    monkeypatch.chdir(tmp_path / "runs")  # where runs/a would be another directory
+    assert tool("summary", "a", "--resume").stdout == own.replace("runs/a", "a")
+    assert configuration.read_toml("a/config.toml")["seed"] == 0  # the resolved configuration is there to be run
+
+
+def test_a_damaged_run_is_named(tmp_path):
+    make(tmp_path / "a").close()
+    for file in (tmp_path / "a").glob("*.h5"):
+        file.write_bytes(file.read_bytes()[:-600])
+    done = tool("summary", tmp_path / "a")
+    assert done.returncode == 65
+    assert "truncated" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,50 @@
+"""tools/sweep.py: the lines of a grid of settings."""
+
+import pytest
+from commands import command
+
+from esac_mpi.config import load
+
+sweep = command("sweep")
+
+
+def test_sweep_writes_the_grid(tmp_path, capsys):
+    out = tmp_path / "jobs.txt"
+    grid = ["--tasks", "Ant-v5", "dm_control/walker-walk-v0", "--algorithms", "esac", "es", "--seeds", "0", "4-5"]
+    varied = ["--set", "sigma", "0.1", "0.2", "--set", "esac.amt_clip", "1e-6", "0", "--set", "policy.hidden", "8 8"]
+    assert sweep.main([*grid, *varied, "--root", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[:2] == [str(out), "36 runs, 12 settings"]  # 2 tasks * 3 seeds * (2 * 2 of esac + 2 of es)
+    assert told[2].split() == ["SLURM", f"LIST={out}", "sbatch", "--array=0-35%10", "jobs/slurm-array.sbatch"]
+    assert told[3].split() == ["PBS", "qsub", "-v", f"LIST={out}", "-J", "0-35", "jobs/pbs-array.sh"]
+    lines = out.read_text().splitlines()
+    assert len(lines) == 36
+    first = "--task.id Ant-v5 --algorithm esac --seed 0 --esac.sigma 0.1 --esac.amt_clip 1e-6 --policy.hidden 8 8"
+    assert lines[0] == f"{first} --run-dir {tmp_path}/runs/Ant-v5-esac-sigma0.1-amt_clip1e-6-seed0"
+    config, _ = load(lines[-1].split())
+    assert (config.task.id, config.algorithm, config.seed, config.es.sigma, config.policy.hidden) == (
+        "dm_control/walker-walk-v0", "es", 5, 0.2, (8, 8),
+    )  # fmt: skip
+    assert config.run_dir.endswith("runs/dm_control-walker-walk-v0-es-sigma0.2-seed5")
+    assert len({line.split()[-1] for line in lines}) == 36
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "sigme", "1"], "did you mean 'esac.sigma'?"),
+        (["--set", "esac.winner_fraction", "2"], "must be at most 1"),
+        (["--set", "esac.sigma"], "needs one value or more"),
+        (
+            ["--algorithms", "esac", "sax", "--set", "sigma", "0.1"],
+            "--algorithms sax: there is no such algorithm",
+        ),
+        (["--seeds", "0..4"], "expected a number or a range"),
+        (["--configs", "no.toml"], "no.toml: No such file"),
+        (["--tasks", "Ant-v5", "Ant-v5"], "two runs would share"),
+    ],
+)
+def test_sweep_refuses_what_could_not_run(tmp_path, capsys, arguments, said):
+    assert sweep.main(["--tasks", "Ant-v5", *arguments, "--out", str(tmp_path / "x" / "jobs.txt")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,110 @@
+"""Groups of runs, and tools/table.py beside the published numbers."""
+
+import numpy as np
+from commands import command
+from figure_runs import make, opened
+
+from esac_mpi.analysis import groups, tables
+from esac_mpi.analysis.published import book, published
+
+table = command("table")
+
+
+# ---- groups
+
+
+def test_groups_are_named_by_what_differs(tmp_path):
+    paper = {"esac.reading": "paper", "esac.winner_pull": 0.0, "esac.crossover": "element"}
+    runs = opened(
+        make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1),
+        make(tmp_path / "c", algorithm="esac", **paper),
+        make(tmp_path / "d", algorithm="esac", **paper | {"esac.winner_pull": 0.3}),
+        make(tmp_path / "e"), make(tmp_path / "f", task="B-v0", **{"budget.generations": 7}),
+    )  # fmt: skip
+    found = groups.grouped(runs)
+    assert {name: [run.path.name for run in group] for name, group in found["A-v0"].items()} == {
+        "ESAC reading=recommended": ["a", "b"],
+        "ESAC reading=paper": ["c"],
+        "ESAC reading=paper winner_pull=0.3": ["d"],
+        "ES": ["e"],
+    }
+    assert list(found["B-v0"]) == ["ES"]
+
+
+def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):
+    make(tmp_path / "a")
+    assert len(opened(tmp_path / "a", tmp_path / "a" / ".." / "a")) == 1
+    make(tmp_path / "b")
+    assert table.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+    assert "are the same seed of the same task and settings" in capsys.readouterr().err
+
+
+# ---- table
+
+
+def three(place, task="A-v0", algorithm="es", values=(10, 20, 60)):
+    return [str(make(place / f"{task}-{algorithm}{seed}", (v, v - 1), algorithm, seed, task)) for seed, v in enumerate(values)]
+
+
+def test_table_in_markdown(tmp_path, capsys):
+    runs = three(tmp_path) + three(tmp_path, "HalfCheetah-v5") + three(tmp_path, algorithm="esac", values=(7000,))
+    assert table.main([*runs, "--published"]) == 0
+    about, source, _, head, _, first, second = capsys.readouterr().out.splitlines()
+    assert about.startswith("Measure best: best mean return of an evaluation, the better of theta_es and the SAC mean.")
+    assert "Suri et al. 2020" in source
+    assert "Table 1" in source
+    assert head == "| task | ESAC | ES | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
+    assert (
+        first == "| A-v0 | **7,000** (7,000, n=1) | 30 ± 26 (20, n=3) | - | - | - | - | - |"
+    )  # std: sqrt((20² + 10² + 30²) / 2)
+    assert second.startswith("| HalfCheetah-v5 | - | 30 ± 26 (20, n=3) | 10,277 ± 404 | 10,986 ± 320 |")
+
+
+def test_table_in_latex_and_csv(tmp_path, capsys):
+    runs = three(tmp_path, "dm_control/walker-walk-v0".replace("/", ":"))
+    assert table.main([*runs, "--format", "latex", "--measure", "final"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("% Measure final: mean return of the last evaluation")
+    assert r"dm\_control:walker-walk-v0 & $29 \pm 26$ (19, n=3) \\" in out
+    assert table.main([*runs, "--format", "csv", "--out", str(tmp_path / "x" / "t.csv")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'x' / 't.csv'}\n"
+    comment, head, line = (tmp_path / "x" / "t.csv").read_text().splitlines()
+    assert comment.startswith("# Measure best")
+    assert head == "task,algorithm,mean,std,median,n,seeds,source"
+    assert line == "dm_control:walker-walk-v0,ES,30.0,26.457513110645905,20.0,3,0 1 2,these runs"
+
+
+def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, capsys):
+    runs = [
+        str(make(tmp_path / "a", (10, 70, 80))),
+        str(make(tmp_path / "b", (20, 30), seed=1)),
+        str(make(tmp_path / "c", (5,), seed=2)),
+    ]
+    assert table.main([*runs, "--at-steps", "220", "--measure", "final"]) == 0
+    told = capsys.readouterr()
+    assert "| 50 ± 28 (50, n=2) |" in told.out
+    assert "at 220 true steps" in told.out
+    assert "left out, not that far or nothing to measure within the first 220 steps: c" in told.err
+    assert table.main([*runs, "--at-steps", "2000"]) == 2
+    assert "nothing to tabulate yet" in capsys.readouterr().err
+
+
+def test_decimals_follow_the_standard_deviation():
+    cell = tables.Cell(9359.789, 0.1035, 9359.8, (0, 1))
+    assert tables.text(cell, "markdown", best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
+    assert tables.text(cell, "latex", best=True) == r"$\mathbf{9{,}359.79} \pm 0.10$ (9,359.80, n=2)"
+    assert tables.text(tables.Cell(-2.01, 0.07, source="a paper"), "markdown", best=False) == "-2.01 ± 0.07"
+
+
+def test_every_published_number_has_a_source_and_a_column():
+    papers = book()
+    for part in papers.values():
+        assert part["source"]
+        assert part["protocol"]
+        assert {len(row) for row in part["results"].values()} == {len(part["columns"])}
+    printed, _ = published(["esac", "pderl"], ["Swimmer-v5", "mine:Task-v0"])
+    assert printed["mine:Task-v0"] == {}
+    assert printed["Swimmer-v5"]["PDERL [pderl]"].median == 348
+    assert len(papers["esac"]["results"]) == 15
+    wins = sum(np.argmax([numbers[0] for numbers in row]) == 0 for row in papers["esac"]["results"].values())
+    assert wins == 10  # the paper's claim

@@ -1,0 +1,54 @@
+"""An experiment of two variants of ES on the cyclic MDP, and runs of it that need not be made."""
+
+from pathlib import Path
+
+from esac_mpi.config import Config, updated
+from esac_mpi.experiments import design
+
+TOY = """
+title = "a toy"
+claim = "none"
+[settings]
+task.horizon = 50
+policy.hidden = [8, 8]
+evaluation.every = 3
+evaluation.episodes = 2
+[tasks.cyclic]
+config = "cyclic-mdp"
+[variants.ES]
+es.lr_es = 0.05
+[variants."ES two"]
+es.lr_es = 0.02
+[budgets.smoke]
+seeds = 2
+[budgets.smoke.settings]
+budget.generations = 4
+es.population_size = 10
+"""
+
+
+def write(path, text=TOY):
+    path.write_text(text)
+    return str(path)
+
+
+def planned(path, text=TOY, budget="smoke", root=Path("runs")):
+    return design.runs(design.experiment(write(path, text)), budget, root)
+
+
+def recorder(written):
+    """Stand in for results.py: keep what it is asked to record."""
+
+    def record(csv, runs, experiment, budget, most):
+        written.append([(files.path.name, variant, value, done) for files, variant, value, done in runs])
+        csv.write_text("nothing\n")
+
+    return record
+
+
+def configured(**values):
+    return updated(Config(), {name.replace("__", "."): value for name, value in values.items()})
+
+
+def a_run(tmp_path, config, ranks=0, seconds=0.0, name="run"):
+    return design.Planned("t", "v", "", config.seed, ranks, seconds, [], tmp_path / name, config)
