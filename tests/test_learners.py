@@ -80,7 +80,7 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
     """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step, which is counted and not stored."""
 
     class Alone:
-        rank = 0
+        leads = True
 
         def map(self, work, count, columns, bulk):
             return np.stack([work(i) for i in range(count)]), np.zeros(1)

@@ -127,7 +127,7 @@ def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_p
 
 
 @pytest.mark.parametrize(("mpi", "times"), [("mpich", 2), ("openmpi", 1)])
-def test_ctrl_c_so_many_times_makes_the_launcher_kill_its_ranks(tmp_path, monkeypatch, mpi, times):
+def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(tmp_path, monkeypatch, mpi, times):
     """What README, --help and docs/clusters.md say of each; the checkpoint stands."""
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
     terminal, end = pty.openpty()
@@ -152,9 +152,9 @@ def test_ctrl_c_so_many_times_makes_the_launcher_kill_its_ranks(tmp_path, monkey
         assert job.poll() is None
         time.sleep(2.0 * time_typed)  # two within a second are one
         os.write(terminal, b"\x03")
-    assert assert_down(job, tmp_path / "run") != 75
+    saved = assert_down(job, tmp_path / "run") == 75  # a race: the ranks may be quicker than what kills them
     os.close(terminal)
-    assert status(tmp_path / "run")["status"] in ("running", "requeue")  # killed, or quick enough to save
+    assert status(tmp_path / "run")["status"] in (("requeue",) if saved else ("running", "requeue"))
     read(tmp_path / "run/checkpoint.h5")
 
 
