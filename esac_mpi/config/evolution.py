@@ -75,7 +75,7 @@ class ESAC(Evolution):
     READS = Reads(("sac", "learner"), without=("sac.steps_per_generation",))  # a phase has its own length
 
     reading: Literal["recommended", "paper", "repo"] = "recommended"
-    """Sets every switch below to one reading of the paper (READINGS in config.py); single fields override it."""
+    """Sets every switch below to one reading of the paper (config/readings.py); single fields override it."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1
