@@ -84,13 +84,8 @@ def progress(job: Job) -> float:
 
 def spent(config: Config, generation: int, counters: Counters) -> float:
     """Return how much of the budget this is; 1 or more is the end."""
-    budget = config.budget
-    parts = [
-        (generation, budget.generations),
-        (counters.env_steps, budget.env_steps),
-        (counters.nominal_steps, budget.nominal_steps),
-    ]
-    return max(done / limit for done, limit in parts if limit)
+    parts = generation, counters.env_steps, counters.nominal_steps
+    return max(done / limit for done, limit in zip(parts, config.budget.limits, strict=True))
 
 
 def save_policy(job: Job, best: Best) -> None:

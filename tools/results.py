@@ -23,8 +23,6 @@ from esac_mpi.analysis.results.rowfiles import read
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import sections
 
-CURVES = ("returns", "training", "updates")
-
 
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""

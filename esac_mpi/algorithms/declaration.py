@@ -3,7 +3,6 @@
 No field has a default: what is forgotten is an error at the import, not another algorithm's way.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -41,8 +40,7 @@ class Declaration:
 
 def added_by_phases(config: Config, phase: int) -> float:
     """Return the most transitions that a run whose generations are phases of so many adds to its replay; inf = no limit."""
-    budget = config.budget
-    generations, env_steps, nominal = (n or math.inf for n in (budget.generations, budget.env_steps, budget.nominal_steps))
+    generations, env_steps, nominal = config.budget.limits
     return min(generations * phase, min(env_steps, nominal) + phase)
 
 

@@ -20,7 +20,6 @@ Every part can be taken out or exchanged alone, each by one field: `crossover = 
 `adopt_sac`.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +47,7 @@ def reserve(config: configuration.Config, horizon: int) -> int:
 
 def added(config: configuration.Config, horizon: int) -> float:
     """Return how many transitions a run of this budget adds to SAC's replay at most; inf = no limit is told."""
-    esac, budget = config.esac, config.budget
-    generations, env_steps, nominal = (n or math.inf for n in (budget.generations, budget.env_steps, budget.nominal_steps))
+    esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
     phase = reserve(config, horizon) * esac.sac_phases
     offspring = configuration.members(esac) * esac.fitness_episodes * horizon * esac.offspring_transitions
     if not phase + offspring:

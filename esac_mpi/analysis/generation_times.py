@@ -33,7 +33,7 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     seconds = np.diff(column(run, "timing/wall_seconds"), prepend=0) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
     before = np.flatnonzero(ranks != ranks[-1])
     same = seconds[max(1, before[-1] + 1 if before.size else 0) :][-last:]
-    episodes = getattr(getattr(run.config, run.config.algorithm), "fitness_episodes", 1)  # of a member
+    episodes = getattr(run.config.own, "fitness_episodes", 1)  # of a member
     return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
 
 

@@ -41,7 +41,7 @@ def beside(run: RunFiles) -> np.ndarray:
 
 def learner_lag(run: RunFiles) -> int:
     """Return after how many generations a phase of the learner is merged, 0 in an algorithm that knows no such thing."""
-    return getattr(getattr(run.config, run.config.algorithm), "learner_lag", 0)
+    return getattr(run.config.own, "learner_lag", 0)
 
 
 def has_members(run: RunFiles) -> bool:

@@ -34,6 +34,6 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
     layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
     params = Params(config, layout, env.horizon, epsilon.Philox(config.seed))
     found, better = set_up.spread(params, ranks)
-    if better and getattr(getattr(config, config.algorithm), "episodes_on", "") == "root":
+    if better and getattr(config.own, "episodes_on", "") == "root":
         better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"
     return [Line("work", found, better)]

@@ -1,5 +1,6 @@
 """Tables of the run itself, whatever algorithm runs: task, budget, policy, learner, evaluation, checkpoint, stop, display."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
@@ -32,6 +33,11 @@ class Budget(Table):
     """True environment steps of population, learner and evaluation together [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
     """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
+
+    @property
+    def limits(self) -> tuple[float, float, float]:
+        """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
+        return self.generations or math.inf, self.env_steps or math.inf, self.nominal_steps or math.inf
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
