@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
         if world and world.rank == 0:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.FAILED
-    except learners.LearnerNotFinite as error:  # rank 0 alone raises this
+    except (learners.LearnerNotFinite, rollout.ReturnDiffers) as error:  # rank 0 alone raises these
         told = ", ".join([str(error), *getattr(error, "__notes__", [])])
         comm.abort(job.FAILED, f"esac_mpi: {told}; the last checkpoint stands")
     except BaseException:

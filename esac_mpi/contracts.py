@@ -65,6 +65,9 @@ class World(Memory, Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
 
+    def host(self, item: int) -> str:
+        """Return the host of the node that did an item of the last `map`."""
+
     def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
         """End rank 0's background, run work() -> [columns] there; return its result, [columns], and busy seconds [size]."""
 

@@ -12,6 +12,7 @@ class Counters:
     env_steps_population: int = 0
     env_steps_learner: int = 0
     env_steps_evaluation: int = 0
+    env_steps_replayed: int = 0  # of the population's episodes that were played again for a learner
     nominal_steps: int = 0
     gradient_updates: int = 0
     unstable_episodes: int = 0
@@ -20,7 +21,7 @@ class Counters:
     @property
     def env_steps(self) -> int:
         """True environment steps of all kinds."""
-        return self.env_steps_population + self.env_steps_learner + self.env_steps_evaluation
+        return self.env_steps_population + self.env_steps_learner + self.env_steps_evaluation + self.env_steps_replayed
 
 
 @dataclass

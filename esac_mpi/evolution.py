@@ -93,6 +93,19 @@ def sgd_step(gradient: np.ndarray, lr: float) -> np.ndarray:
     return np.float32(lr) * gradient
 
 
+def surpasses(challenger: np.ndarray, holder: np.ndarray) -> bool:
+    """Return whether a policy's returns exceed another's from the same start states, both [m], m >= 2, by more than chance.
+
+    That is by more than twice the standard error of the mean of their differences. A return that is not finite is the worst.
+    """
+    if not np.isfinite(challenger).all():
+        return False
+    if not np.isfinite(holder).all():
+        return True
+    difference = challenger - holder
+    return bool(difference.mean() > 2 * difference.std(ddof=1) / np.sqrt(difference.size))
+
+
 def smooth_l1(x: float, y: float) -> float:
     """Return the Huber loss of two scalars. Eq. (4)."""
     gap = abs(x - y)

@@ -24,6 +24,7 @@ class Phase:
     episodes: int = 0  # complete ones
     unstable_episodes: int = 0
     gradient_updates: int = 0
+    replayed_steps: int = 0  # of the population's episodes that it played again
     episodic_return: float = np.nan  # mean over the complete episodes
     critic_loss: float = np.nan
     actor_loss: float = np.nan
@@ -37,7 +38,8 @@ class Phase:
         """Return the phase of episodes with these returns, nan where one was unstable; means: its other fields."""
         complete = [r for r in returns if math.isfinite(r)]
         mean = float(np.mean(complete)) if complete else math.nan
-        return cls(env_steps, len(complete), len(returns) - len(complete), gradient_updates, mean, **means)
+        unstable = len(returns) - len(complete)
+        return cls(env_steps, len(complete), unstable, gradient_updates, 0, mean, **means)
 
     def vector(self) -> np.ndarray:
         """Return the fields as float64 [SIZE]."""
@@ -46,10 +48,11 @@ class Phase:
     @classmethod
     def of(cls, vector: np.ndarray) -> Self:
         """Return the phase of a vector [SIZE]."""
-        counts, means = vector[:4].astype(int).tolist(), vector[4:].tolist()
+        counts, means = vector[:COUNTS].astype(int).tolist(), vector[COUNTS:].tolist()
         return cls(*counts, *means)
 
 
+COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
 Steps = Generator[None, None, Phase]  # a phase as a learner makes it: a part at a time, at the end what it did
 
@@ -139,6 +142,7 @@ def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, lea
             theta[:] = learner.theta
     world.broadcast_shared(theta)
     counters.env_steps_learner += phase.env_steps
+    counters.env_steps_replayed += phase.replayed_steps
     counters.gradient_updates += phase.gradient_updates
     counters.unstable_episodes += phase.unstable_episodes
     counters.learner_phases += 1

@@ -30,6 +30,8 @@ class Purpose(IntEnum):
     TABLE = 10  # noise table; block
     ACTION = 11  # noise on a member's actions; member = as of EPISODE, block = episode
     WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
+    TRIAL = 13  # start state of an episode of policies on trial; block = episode
+    REPLAYED = 14  # members whose episodes a phase plays again (esac.replayed = sample)
 
 
 def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:

@@ -1,7 +1,7 @@
 """A population: members and their addresses, their evaluation, and what it gave, by name."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,8 +17,8 @@ from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, Row, make_policy
 from esac_mpi.policy import Normaliser, Policy
-from esac_mpi.rollout import Board, NoFiniteReturn, action_noise, play
-from esac_mpi.transitions import Recorder, packed_size, width
+from esac_mpi.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, play, playing
+from esac_mpi.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
 
@@ -31,10 +31,28 @@ class Population:
     sign_return: np.ndarray  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
     length: np.ndarray  # int64 [n] [steps]
     observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
-    unstable: int  # episodes whose return is not finite
+    unstable: int  # episodes whose return is not finite, trials among them
     cap: int  # at which episodes were truncated [steps]; 0 = none
-    recorded: np.ndarray  # float64 [n, ...] packed (transitions.unpacked); on rank 0's node, until the next population
+    trials: np.ndarray  # float64 [policies, episodes] returns of the trials played beside it
+    trial_seconds: np.ndarray  # float64 [policies * episodes]
+    trial_steps: int
     timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Episodes of unperturbed policies, from the same start states, that are played beside a population."""
+
+    policies: Sequence[np.ndarray] = ()  # float32 [d] each
+    episodes: int = 0  # of each policy
+
+    @property
+    def count(self) -> int:
+        """Episodes in all."""
+        return len(self.policies) * self.episodes
+
+
+NO_TRIALS = Trials()
 
 
 class Columns(NamedTuple):
@@ -47,25 +65,19 @@ class Columns(NamedTuple):
     seconds: int  # of its episodes [s]
     sign_return: slice  # one number, where the shaping asks for it
     observation_sums: slice  # 3 [observation], where observations are normalised
-    recorded: slice  # packed transitions, where a learner wants them: the bulk
 
 
 def columns(params: Params, table: Evolution) -> Columns:
     """Return where the results of a member of this table's population stand."""
-    observation, action = params.layout.sizes[0], params.layout.sizes[-1]
     signs = table.fitness_shaping in ("sign", "sign_ranks")
-    sums = 3 * observation * getattr(table, "observation_normalisation", False)
-    stored = 0
-    if getattr(table, "offspring_transitions", False):
-        stored = packed_size(table.fitness_episodes * params.horizon, width(observation, action))
-    edges = np.cumsum([5, signs, sums, stored]).tolist()
+    sums = 3 * params.layout.sizes[0] * getattr(table, "observation_normalisation", False)
+    edges = np.cumsum([5, signs, sums]).tolist()
     return Columns(0, 1, 2, 3, 4, *(slice(*pair) for pair in pairwise(edges)))
 
 
-def board(params: Params, table: Evolution) -> Board:
-    """Return the shape of what the evaluation of a population gives: a row for each member."""
-    recorded = columns(params, table).recorded
-    return Board(configuration.members(table), recorded.stop, recorded.stop - recorded.start)
+def board(params: Params, table: Evolution, trials: int = 0) -> Board:
+    """Return the shape of what the evaluation of a population and of trial episodes gives: a row for each member and episode."""
+    return Board(configuration.members(table) + trials, columns(params, table).observation_sums.stop)
 
 
 def evaluate_population(
@@ -79,16 +91,22 @@ def evaluate_population(
     cap: int = 0,
     normaliser: Normaliser | None = None,
     expected: np.ndarray | None = None,
+    trials: Trials = NO_TRIALS,
 ) -> Population:
     """Evaluate parent(slot) + sign * sigmas[slot] * eps for every member of generation k. Algorithm 1, lines 5-8.
 
     cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
     """
-    policy, at, shape = make_policy(params, env, normaliser), columns(params, table), board(params, table)
+    policy, at, shape = make_policy(params, env, normaliser), columns(params, table), board(params, table, trials.count)
+    n = configuration.members(table)
 
     def work(i: int) -> np.ndarray:
-        slot, sign = member(table, i)
         start = world.clock()
+        if i >= n:
+            row = play_trial(params, trials, k, i - n, env, policy, at)
+            row[at.seconds] = world.clock() - start
+            return row
+        slot, sign = member(table, i)
         perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
         made = world.clock()
         try:
@@ -100,8 +118,10 @@ def evaluate_population(
         return row
 
     waited = world.waited
-    everything, busy = world.map(work, shape.rows, shape.columns, expected, shape.bulk)
-    results = everything[:, : at.recorded.start].copy()
+    if expected is not None:
+        expected = np.append(expected, np.full(trials.count, expected.mean()))
+    everything, busy = world.map(work, shape.rows, shape.columns, expected)
+    results, tried = everything[:n].copy(), everything[n:].copy()
     if not np.isfinite(results[:, at.fitness]).any():
         raise NoFiniteReturn(
             f"generation {k}: the return of no member is finite: look at the task, or begin another run with a lower sigma"
@@ -117,9 +137,11 @@ def evaluate_population(
         sign_return=results[:, at.sign_return].sum(axis=1),
         length=results[:, at.length].astype(np.int64),
         observation_sums=summed(results[:, at.observation_sums], params.layout.sizes[0]),
-        unstable=int(results[:, at.unstable].sum()),
+        unstable=int(everything[:, at.unstable].sum()),
         cap=cap,
-        recorded=everything[:, at.recorded],
+        trials=tried[:, at.fitness].reshape(len(trials.policies), trials.episodes),
+        trial_seconds=tried[:, at.seconds],
+        trial_steps=int(tried[:, at.length].sum()),
         timing=timing,
     )
 
@@ -134,8 +156,7 @@ def perturb(params: Params, policy: Policy, k: int, slot: int, parent: np.ndarra
 def play_member(params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int) -> np.ndarray:
     """Play the episodes of member i of generation k; return its row of the board without its times. Algorithm 1, line 8."""
     at, episodes = columns(params, table), table.fitness_episodes
-    row = np.zeros(at.recorded.stop)
-    recorder = Recorder(env, episodes * params.horizon) if at.recorded.start < at.recorded.stop else None
+    row = np.zeros(at.observation_sums.stop)
     sums = row[at.observation_sums].reshape(3, -1)  # a view
 
     def watch(observation: np.ndarray) -> None:
@@ -145,15 +166,48 @@ def play_member(params: Params, table: Evolution, k: int, i: int, env: Env, poli
 
     for number in range(episodes):
         seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
-        episode = play(recorder or env, policy, seed, watch if sums.size else None, cap, disturb)
+        episode = play(env, policy, seed, watch if sums.size else None, cap, disturb)
         row[at.fitness] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
         row[at.length] += episode.episodic_length
         row[at.unstable] += not np.isfinite(episode.episodic_return)
     row[at.fitness] /= episodes
     row[at.sign_return] /= episodes
-    if recorder:
-        row[at.recorded] = recorder.packed()
+    return row
+
+
+def play_again(
+    params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, gathered: float
+) -> Generator[None, None, tuple[np.ndarray, int]]:
+    """Play the episodes of member i of generation k once more; yield now and then.
+
+    policy: has the member's parameters. gathered: what the member's fitness was. Returns transitions as a replay has them,
+    float32 [count, width], and steps. Raises ReturnDiffers unless the fitness is the same to the bit.
+    """
+    recorder, fitness, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
+    for number in range(table.fitness_episodes):
+        seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
+        episode = yield from playing(recorder, policy, seed, None, cap, disturb)
+        fitness += episode.episodic_return
+        steps += episode.episodic_length
+    fitness /= table.fitness_episodes
+    if fitness != gathered:
+        raise ReturnDiffers(
+            f"member {i} of generation {k} had the return {gathered!r}, and has {fitness!r} when it is played again"
+        )
+    return recorder.rows[: recorder.count], steps
+
+
+def play_trial(params: Params, trials: Trials, k: int, i: int, env: Env, policy: Policy, at: Columns) -> np.ndarray:
+    """Play trial episode i of generation k; return its row of the board."""
+    number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
+    try:
+        episode = play(env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number))
+    except Exception as error:
+        error.add_note(f"in generation {k}, trial episode {number} (seed {params.config.seed})")
+        raise
+    row[at.fitness], row[at.length] = episode.episodic_return, episode.episodic_length
+    row[at.unstable] = not np.isfinite(episode.episodic_return)
     return row
 
 
@@ -181,6 +235,11 @@ def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int =
     return noise.integer(params.config.seed, Purpose.EPISODE, k, player(table, i), number)
 
 
+def trial_seed(params: Params, k: int, number: int) -> int:
+    """Return the seed of a trial episode of generation k, which every policy on trial begins from."""
+    return noise.integer(params.config.seed, Purpose.TRIAL, k, block=number)
+
+
 def disturbance(
     params: Params, table: Evolution, k: int, i: int, number: int, policy: Policy
 ) -> Callable[[np.ndarray], None] | None:
@@ -203,6 +262,6 @@ def member(table: Evolution, i: int) -> tuple[int, int]:
 
 def count(counters: Counters, population: Population, horizon: int) -> None:
     """Count a population's steps; nominally, the papers' way, a generation is one horizon."""
-    counters.env_steps_population += int(population.length.sum())
+    counters.env_steps_population += int(population.length.sum()) + population.trial_steps
     counters.unstable_episodes += population.unstable
     counters.nominal_steps += horizon

@@ -1,8 +1,8 @@
 """Episodes: a policy in, returns and lengths out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 from esac_mpi.transitions import joined, packed, packed_size, unpacked, width
+
+SLICE = 64  # steps of an episode between two turns of other work
 
 
 class Board(NamedTuple):
@@ -23,6 +25,10 @@ class Board(NamedTuple):
 
 class NoFiniteReturn(Exception):
     """No member of a population has a finite return: there is nothing to learn from."""
+
+
+class ReturnDiffers(Exception):
+    """An episode that is played again does not give the return that it gave: two machines, or two moments, compute otherwise."""
 
 
 class ThetaNotFinite(Exception):
@@ -50,6 +56,23 @@ def play(
 
     cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
     """
+    steps = playing(env, policy, seed, watch, cap, disturb)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Episode, end.value)
+
+
+def playing(
+    env: Env,
+    policy: Policy,
+    seed: int,
+    watch: Callable[[np.ndarray], None] | None = None,
+    cap: int = 0,
+    disturb: Callable[[np.ndarray], None] | None = None,
+) -> Generator[None, None, Episode]:
+    """Play one episode as `play` does; yield every SLICE steps, so that other work gets its turn."""
     total, length, signs = 0.0, 0, 0
     terminated = truncated = False
     try:
@@ -65,6 +88,8 @@ def play(
             total += reward if abs(reward) <= LARGEST else np.nan
             signs += 1 if reward > 0 else -1 if reward < 0 else 0
             truncated = truncated or length == cap
+            if not length % SLICE:
+                yield
     except UnstablePhysics:
         total = np.nan
     if env.unstable or not np.isfinite(total):

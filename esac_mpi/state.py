@@ -22,11 +22,13 @@ def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
-    """Put back what `arrays` returned; shared arrays in place."""
+    """Put back what `arrays` returned; shared arrays in place. What an older version's file lacks stays as it is at the start."""
     for f in fields(state):
         value = getattr(state, f.name)
         if is_dataclass(value):
             load(value, saved, f"{prefix}{f.name}.")
+        elif prefix + f.name not in saved:
+            continue
         elif f.metadata.get("shared"):
             value[...] = saved[prefix + f.name]
         else:

@@ -12,12 +12,14 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
   abandoned while its population is evaluated or SAC learns.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
 - Only members with a finite return win (line 10): where they are fewer than w, so are winners and children.
-- Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `offspring_transitions` says so.
+- Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `replayed` says whose episodes are
+  played again by rank 0.
+- `phase_timing = "virtual"` keeps the learner at work without a break, beside the evaluation, whatever the number of ranks.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`, `amt_clip = 0`, `sac_copies = 0`,
 `sac_phases`, `p_sac_annealed`, `winner_selection`, `sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or
-`adopt_sac`.
+`adoption`.
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi import evolution, learning, noise, population
-from esac_mpi.algorithms import sac
+from esac_mpi.algorithms import esac_phase, sac
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root
 from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY, State, new_population, slot_sigmas
 from esac_mpi.algorithms.esac_update import gradient_terms, update
@@ -35,36 +37,17 @@ from esac_mpi.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.params import THETA_ES, THETA_SAC, Params, Row
-from esac_mpi.population import Population, evaluate_population
+from esac_mpi.population import Population, Trials, evaluate_population
 from esac_mpi.rollout import Board
-from esac_mpi.transitions import unpacked
-
-
-def reserve(config: configuration.Config, horizon: int) -> int:
-    """Return how many transitions a SAC phase adds at most; horizon: of an episode [steps]."""
-    return max(config.esac.sac_episodes * horizon, config.esac.sac_min_steps + horizon)
-
-
-def added(config: configuration.Config, horizon: int) -> float:
-    """Return how many transitions a run of this budget adds to SAC's replay at most; inf = no limit is told."""
-    esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
-    phase = reserve(config, horizon) * esac.sac_phases
-    offspring = configuration.members(esac) * esac.fitness_episodes * horizon * esac.offspring_transitions
-    if not phase + offspring:
-        return 0.0
-    generations = min(generations, nominal / horizon + 1)
-    in_flight = 2 * phase  # what is counted at the end of a phase, and the next one, begun in the same generation
-    return min(generations * (offspring + phase / esac.gradient_interval), env_steps + offspring + in_flight)
-
 
 DECLARES = Declaration(
     learning=Learning(
         learner="sac",
         ranks=at_root,
-        reserve=reserve,
-        added=added,
-        own_env=lambda config: config.esac.learner_lag > 0,
-        beside=lambda config: config.esac.sac_phases and config.esac.learner_lag > 0,
+        reserve=esac_phase.reserve,
+        added=esac_phase.added,
+        own_env=lambda config: esac_phase.beside(config.esac),
+        beside=lambda config: esac_phase.beside(config.esac),
     ),
     discrete=False,
     evolution=lambda config: config.esac,
@@ -85,6 +68,7 @@ class Plan:
     sigma: float  # of the next generation
     amt_step: float
     amt_step_unclipped: float
+    adopts: bool  # whether theta_es becomes theta_sac
 
 
 def init(params: Params, world: Memory) -> State:
@@ -92,15 +76,18 @@ def init(params: Params, world: Memory) -> State:
     theta_es = params.layout.initial(params.config.seed, THETA_ES)
     theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
     zeros = np.zeros_like(theta_es)
-    children = world.shared((configuration.child_slots(params.config.esac), params.layout.d))
+    esac, d = params.config.esac, params.layout.d
+    trial = population.board(params, esac, 2 * esac.adoption_episodes * (esac.adoption == "tested"))
+    world.reserve(trial.rows, trial.columns)
     return State(
         theta_es=world.share(theta_es),
         theta_sac=world.share(theta_sac),
-        children=children,
+        children=world.shared((configuration.child_slots(esac), d)),
         adam_m=world.share(zeros),
         adam_v=world.share(zeros),
-        parents=new_population(params.config.esac, born=0),
-        sigma=params.config.esac.sigma,
+        replayed_theta=world.shared((esac_phase.replays(esac), d)),
+        parents=new_population(esac, born=0),
+        sigma=esac.sigma,
     )
 
 
@@ -112,36 +99,45 @@ def board(params: Params) -> Board:
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     esac, k, clock = params.config.esac, state.generation + 1, [world.clock()]
+    beside = esac_phase.beside(esac)
     if state.phase_begun:
-        begin_phase(params, state.phase_begun, world, env, learner, beside=True)  # again, after a restart
+        esac_phase.begin(params, state, state.phase_begun, world, env, learner)  # again, after a restart
 
     cap, expected = population.length_cap(esac, state.mean_length), expected_members(esac, state.expected_length)
-    sigmas = slot_sigmas(esac, state)
-    found = evaluate_population(params, esac, k, sigmas, state.parent, world, env, cap, expected=expected)  # lines 5-8
+    sigmas, tried, phases = slot_sigmas(esac, state), trials(esac, state), state.counters.learner_phases
+    found = evaluate_population(
+        params, esac, k, sigmas, state.parent, world, env, cap, expected=expected, trials=tried
+    )  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     clock.append(world.clock())
-    plan: Plan = world.from_root(decide(params, state, k, found.fitness) if world.leads else None)  # lines 10, 12, 24
+    ends = esac_phase.ends(esac, state, k, found)
+    may_learn = esac_phase.may_begin(esac, state, k, ends)
+    plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
-    phase, phase_seconds = None, np.nan
-    if plan.learns and not esac.learner_lag:  # lines 12-23
-        begin_phase(params, k, world, env, learner)
-    if (plan.learns and not esac.learner_lag) or (state.phase_begun and k == state.phase_begun + esac.learner_lag):
+    phase, phase_seconds, hosts = None, np.nan, []
+    if ends:
+        phase, _, phase_seconds = learning.finish(world)
+    if plan.learns:  # lines 12-23
+        hosts = esac_phase.choose(params, state, k, sigmas, found, world)
+    if plan.learns and not beside:
+        esac_phase.begin(params, state, k, world, env, learner, hosts)
         phase, _, phase_seconds = learning.finish(world)
     clock.append(world.clock())
 
     gradient = gradient_terms(params, state, k, sigmas, shaped, world)
-    adopted = esac.adopt_sac and outscored(state.parents, found.fitness)
-    moved = update(params, state, k, sigmas, gradient, plan.winners, adopted, world)  # lines 11, 26
+    moved = update(params, state, k, sigmas, gradient, plan.winners, plan.adopts, world)  # lines 11, 26
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
-    if esac.offspring_transitions and world.leads:
-        remember(learner.replay, found)
-    if plan.learns and esac.learner_lag:
+    if esac.phase_timing == "virtual":
+        state.phase_left = esac_phase.left(params, state, found, begins=plan.learns)
+    if plan.learns and beside:
         state.phase_begun = k
-        begin_phase(params, k, world, env, learner, beside=True)
+        esac_phase.begin(params, state, k, world, env, learner, hosts)
     clock.append(world.clock())
+    if tried.count:
+        state.next_trial = phases + (esac.adoption_interval if plan.adopts else 1)
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
     state.sigma = plan.sigma  # line 24
@@ -153,32 +149,41 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 
     parts = ("seconds_evaluate", "seconds_plan", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
-    return {**row, **sac.metrics(phase)}, {**found.timing, **seconds, "seconds_phase": phase_seconds}
+    timing = {**found.timing, **seconds, **trial_seconds(esac, found), "seconds_phase": phase_seconds}
+    return {**row, **sac.metrics(phase)}, timing
 
 
-def begin_phase(params: Params, k: int, world: World, env: Env, learner: Any, beside: bool = False) -> None:
-    """Begin the SAC phase of generation k, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
+def trials(esac: configuration.ESAC, state: State) -> Trials:
+    """Return what is tried in the generation to come: theta_es and theta_sac, after every SAC phase, if adoption is tested."""
+    if esac.adoption != "tested" or state.counters.learner_phases < state.next_trial:
+        return population.NO_TRIALS
+    return Trials((state.theta_es, state.theta_sac), esac.adoption_episodes)
 
-    With learner_lag L it runs beside the evaluation of the next L generations, and its result enters at the end of the last.
+
+def decide(params: Params, state: State, k: int, found: Population, may_learn: bool) -> Plan:
+    """Select winners, draw the gate, tune sigma and judge: one rank's decision, as sums and exponentials differ between CPUs.
+
+    may_learn: whether a SAC phase may begin.
     """
-    esac, played_in = params.config.esac, params.learner_env or env
-    learning.begin(world, learner, k, lambda: learner.begin(played_in, k, esac.sac_episodes, esac.sac_min_steps), beside)
-
-
-def decide(params: Params, state: State, k: int, fitness: np.ndarray) -> Plan:
-    """Select winners, draw the gate and tune sigma: one rank's decision, as the exponential may differ between kinds of CPU."""
-    esac = params.config.esac
+    esac, fitness = params.config.esac, found.fitness
     p_sac = phase_probability(esac, k)
     random = noise.generator(params.config.seed, Purpose.GATE, k)
     mu = random.random() if esac.gate == "uniform" else random.standard_normal()
-    learns = bool(esac.sac_phases and k % esac.gradient_interval == 0 and mu < p_sac)  # line 12
+    learns = bool(may_learn and mu < p_sac)  # line 12
     tunes = learns if esac.amt_trigger == "phase" else k % esac.amt_interval == 0
     returns = fitness if esac.amt_input == "raw" else evolution.centered_ranks(fitness)
     clipped, raw = 0.0, 0.0
     if tunes:  # Eqs. (4)-(6)
         clipped, raw = evolution.amt_step(returns, esac.population_size, state.sigma, esac.lr_es, esac.amt_clip)
     winners = select(params, k, fitness)  # line 10
-    return Plan(winners, p_sac, learns, state.sigma + clipped, clipped, raw)
+    return Plan(winners, p_sac, learns, state.sigma + clipped, clipped, raw, adopts(esac, state, found))
+
+
+def adopts(esac: configuration.ESAC, state: State, found: Population) -> bool:
+    """Return whether theta_es becomes theta_sac in place of the ES step."""
+    if esac.adoption == "means":
+        return outscored(state.parents, found.fitness)
+    return found.trials.size > 0 and evolution.surpasses(found.trials[1], found.trials[0])
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
@@ -206,13 +211,6 @@ def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:
         returns = fitness[(parent == kind) & np.isfinite(fitness)]
         means.append(returns.mean() if returns.size else -np.inf)
     return bool(means[0] > means[1])
-
-
-def remember(replay: Any, found: Population) -> None:
-    """Add the transitions of a population's episodes to the replay, in member order."""
-    for packed in found.recorded:
-        for row in unpacked(packed, replay.width):
-            replay.add_row(row)
 
 
 def expected_slots(params: Params, state: State, found: Population, plan: Plan) -> np.ndarray:
@@ -250,7 +248,25 @@ def describe(params: Params, state: State, found: Population, plan: Plan, moved:
         "sigma": state.sigma,
         "p_sac": plan.p_sac,
         "sac_phase": int(plan.learns),
+        "adopted": int(plan.adopts),
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
+        **tried(params.config.esac, found),
     }
+
+
+def tried(esac: configuration.ESAC, found: Population) -> Row:
+    """Return a row's columns about trials: the returns of theta_es and theta_sac [episodes], nan in a generation without."""
+    if esac.adoption != "tested":
+        return {}
+    none = np.full((2, esac.adoption_episodes), np.nan)
+    return dict(zip(("trial_theta_es", "trial_sac"), found.trials if found.trials.size else none, strict=True))
+
+
+def trial_seconds(esac: configuration.ESAC, found: Population) -> Row:
+    """Return a row's column about the time that trial episodes took [episodes], nan in a generation without."""
+    if esac.adoption != "tested":
+        return {}
+    seconds = found.trial_seconds
+    return {"trial_seconds": seconds if seconds.size else np.full(2 * esac.adoption_episodes, np.nan)}

@@ -39,12 +39,16 @@ def update(
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
 
+    resets = adopted and esac.adoption == "tested" and esac.adoption_moments == "reset"
+
     def work(block: int) -> np.ndarray:
         part = slices[block]
         theta = state.theta_es[part].copy()
         total, mean_winner, rebuilt = over_slots(params, state, k, block, part, sigmas, gradient, winners)
         total /= np.float32(gradient.members * state.sigma)
-        step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k)
+        step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from)
+        if resets:
+            state.adam_m[part] = state.adam_v[part] = 0
         new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
         if esac.winner_pull and winners.size:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
@@ -58,6 +62,8 @@ def update(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         sums = world.over_blocks(work, len(slices), 7, checksum=True)
     strategy.check_finite(k, sums[-1])
+    if resets:
+        state.adam_from = k
     return moved(sums)
 
 

@@ -80,6 +80,7 @@ class World:
         self._ranks = [np.flatnonzero(nodes == node) for node in range(nodes.max() + 1)]  # of each node, ascending
         self.nodes = len(self._ranks)
         self._counted = 0
+        self._dealt: list[np.ndarray] = []  # the items of the last `map`, by node
 
     def map(
         self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
@@ -96,9 +97,13 @@ class World:
         """
         capacity = np.array([len(ranks) for ranks in self._ranks])
         capacity[0] -= self.learning
-        shares = schedule.deal(np.ones(count) if expected is None else expected, capacity)
+        shares = self._dealt = schedule.deal(np.ones(count) if expected is None else expected, capacity)
         mine = shares[self.node]
         return self._run(work, (mine[place] for place in self._places(len(mine))), shares, (count, columns), bulk)
+
+    def host(self, item: int) -> str:
+        """Return the host of the node that did an item of the last `map`."""
+        return next(self.hosts[ranks[0]] for ranks, share in zip(self._ranks, self._dealt, strict=True) if item in share)
 
     def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
         """End rank 0's background, then run work() -> float64 [columns] there; return its result and each rank's busy time.

@@ -84,9 +84,17 @@ class ESAC(Evolution):
     """Whether a SAC copy is perturbed like any other member (P: line 7). false: its slot's members are theta_sac itself, and
     leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
     where it reaches 9357, InvertedDoublePendulum)."""
-    adopt_sac: bool = False
-    """Put theta_es := theta_sac in place of the ES step where the SAC copies' mean return exceeds that of the members around
-    theta_es. Another way than winner_pull to carry SAC's skill over; ours."""
+    adoption: Literal["off", "means", "tested"] = "off"
+    """When theta_es := theta_sac is put in place of the ES step. Another way than winner_pull to carry SAC's skill over; ours.
+    means: where the SAC copies' mean return exceeds that of the members around theta_es. tested: where theta_sac, unperturbed as
+    theta_es beside it, has the better episodes by more than twice the standard error of the difference."""
+    adoption_episodes: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 5
+    """Episodes of a test, of each of the two, from the same start states [episodes]; played beside the population's after
+    every SAC phase, and count as its steps."""
+    adoption_interval: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
+    """SAC phases from an adoption to the next test [phases]."""
+    adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested")] = "reset"
+    """What becomes of Adam's moments of theta_es at an adoption."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
     """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
     hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
@@ -104,11 +112,11 @@ class ESAC(Evolution):
     sac_phases: bool = True
     """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger = phase; theta_sac stays
     what it was drawn as, so that sac_copies = 0 goes with it."""
-    gradient_interval: Annotated[PositiveInt, OnlyWith(sac_phases=True)] = 5
+    gradient_interval: Annotated[PositiveInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
     gate: Annotated[Literal["uniform", "normal"], OnlyWith(sac_phases=True)] = "uniform"
     """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a probability (C)."""
-    learner_lag: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 0
+    learner_lag: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 0
     """Generations for which a SAC phase runs beside the evaluation before its result enters [generations]; at most
     gradient_interval. P: 0, all ranks wait for it."""
     p_sac_initial: Annotated[Fraction, OnlyWith(sac_phases=True)] = 1.0
@@ -129,24 +137,35 @@ class ESAC(Evolution):
     """What Eq. 6 compares: raw returns (P), or centred ranks, which makes it a constant (C)."""
     amt_scope: Literal["noise", "gradient"] = "noise"
     """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
-    sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 5
+    sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 1000
-    """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M."""
-    offspring_transitions: bool = False
-    """Whether the transitions of the population's episodes enter the replay, in member order, at the end of their generation
-    (ERL). P: no, 5.1.2 has a dedicated replay. They travel with the returns: n x fitness_episodes x horizon x (2 o + a + 2)
-    x 4 bytes a generation to rank 0's node, and twice that of each node's shared memory. Not with learner_lag."""
+    """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M. Under phase_timing = virtual it has
+    exactly these, and an episode in progress is cut and bootstrapped."""
+    phase_timing: Annotated[Literal["interval", "virtual"], OnlyWith(sac_phases=True)] = "interval"
+    """interval: a phase may begin every gradient_interval generations and enters learner_lag generations later. virtual: phases
+    follow one another without a break, beside the evaluation; one enters after as many generations as it lasts on a clock of
+    environment steps, on which `workers` ranks evaluate at once and an update costs `update_cost` steps. Ours."""
+    workers: Annotated[PositiveInt, OnlyWith(sac_phases=True, phase_timing="virtual")] = 7
+    """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. On fewer or more the bits are equal, and one
+    side waits for the other."""
+    update_cost: Annotated[NonNegativeFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = 30.0
+    """How long a gradient update takes, for phase_timing = virtual [environment steps]."""
+    replayed: Annotated[Literal["none", "winners", "sample"], OnlyWith(sac_phases=True)] = "none"
+    """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
+    begins in; or some of them by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds
+    each return against the one that was gathered."""
+    replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "sample"))] = 2
+    """Members whose episodes a phase plays again [members]."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for a SAC phase that could not be made, or not be made again to the bit."""
         if not self.sac_episodes and not self.sac_min_steps:
             yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
-        if self.offspring_transitions and self.learner_lag:
-            yield (
-                f"{table}.offspring_transitions: not with {table}.learner_lag = {self.learner_lag}: a phase in flight would "
-                "sample what has come in by then, and its bits would depend on timing"
-            )
+        if not self.sac_min_steps and self.phase_timing == "virtual":
+            yield f"{table}.sac_min_steps = 0: a phase has as many steps under {table}.phase_timing = virtual"
+        if self.adoption == "tested" and self.adoption_episodes < 2:
+            yield f"{table}.adoption_episodes = {self.adoption_episodes}: a difference has an error from 2 episodes on"
         if self.learner_lag > self.gradient_interval:
             yield (
                 f"{table}.learner_lag = {self.learner_lag}: must be at most {table}.gradient_interval "

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import hint
+from esac_mpi.config.former import current
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import Config
 from esac_mpi.directory import CONFIG, is_run
@@ -22,11 +23,10 @@ def from_table(table: dict[str, Any], source: str) -> dict[str, Any]:
 
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
-    values: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for key, entry in table.items():
-        for name, value in ({f"{key}.{k}": v for k, v in entry.items()} if isinstance(entry, dict) else {key: entry}).items():
-            values[name] = _coerce(known(name, source), value, source)
-    return values
+        given |= {f"{key}.{k}": v for k, v in entry.items()} if isinstance(entry, dict) else {key: entry}
+    return {name: _coerce(known(name, source), value, source) for name, value in current(given, source).items()}
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -31,10 +31,11 @@ def reads(algorithm: str, name: str) -> bool:
     return name not in own.without and (table in ("", *COMMON, *tables(algorithm)) or name in own.also)
 
 
-def conditions(name: str) -> dict[str, Any]:
-    """Return {name: value} of what other fields must be for a field to matter."""
+def conditions(name: str) -> dict[str, tuple[Any, ...]]:
+    """Return {name: values} of what other fields must be, one of the values each, for a field to matter."""
     table = name.rpartition(".")[0]
-    return {f"{table}.{key}": value for mark in marks(name) if isinstance(mark, OnlyWith) for key, value in mark.others.items()}
+    others = [pair for mark in marks(name) if isinstance(mark, OnlyWith) for pair in mark.others.items()]
+    return {f"{table}.{key}": value if isinstance(value, tuple) else (value,) for key, value in others}
 
 
 def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
@@ -43,6 +44,6 @@ def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if not reads(config.algorithm, name):
             found[name] = f"algorithm = {config.algorithm} does not read it"
-        elif missing := [f"{n} = {shown(v)}" for n, v in conditions(name).items() if value_of(config, n) != v]:
-            found[name] = f"read only with {missing[0]}"
+        elif missing := [(n, values) for n, values in conditions(name).items() if value_of(config, n) not in values]:
+            found[name] = f"read only with {missing[0][0]} = {' or '.join(map(shown, missing[0][1]))}"
     return found

@@ -18,7 +18,7 @@ class Whole(Protocol):
 
 
 class OnlyWith:
-    """A condition in a field's annotation: what other fields of the table must be for this one to matter."""
+    """A condition in a field's annotation: what other fields of the table must be, or one of what, for this one to matter."""
 
     def __init__(self, **others: Any) -> None:
         self.others = others
