@@ -58,6 +58,11 @@ def test_returns_of_a_task_that_is_worked_out_by_hand(tmp_path, evaluated):
     found = evaluated(always, "--episodes", 3)
     assert (found["returns"], found["lengths"], found["std"]) == ([2000.0] * 3, [2000] * 3, 0.0)
     assert evaluated(always, "--episodes", 1, "--horizon", 40)["mean"] == 40.0
+    for sigma, falls in ((1e-6, 0), (3.0, 8)):  # of the output biases 0, 1, 0 the largest must stay the second, in every state
+        noisy = evaluated(always, "--episodes", 20, "--weight-noise", sigma)
+        assert noisy["weight_noise"] == sigma
+        assert sum(length < 2000 for length in noisy["lengths"]) >= falls
+        assert (noisy["returns"] == [2000.0] * 20) == (not falls)
     assert evaluated(never, "--episodes", 2)["lengths"] == [1, 1]
 
 

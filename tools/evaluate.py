@@ -1,6 +1,6 @@
 """Evaluate a policy: returns and lengths of noise-free episodes, with 95 % intervals.
 
-    python tools/evaluate.py POLICY|RUN --episodes 100 [--task OTHER] [--seed S] [--json]
+    python tools/evaluate.py POLICY|RUN --episodes 100 [--task OTHER] [--seed S] [--json] [--weight-noise 0.02]
     mpirun -n 8 python tools/evaluate.py RUN --episodes 1000
 
 Under mpirun the episodes are spread over the ranks; the numbers are the same on any number of them. In one process it needs no
@@ -11,6 +11,8 @@ iqm                   mean of the middle half of the returns
 interval, iqm_interval    95 % percentile bootstrap over the episodes, of the mean and of the iqm; null for a single episode. It
                       says what other start states would change; another training seed is another policy
 std                   sample standard deviation (n - 1)
+weight_noise          standard deviation of the noise on every weight, drawn anew for each episode: how a policy stands the
+                      perturbations of an evolution strategy of that sigma
 unstable              episodes whose return is not finite; if there is one, the statistics are null
 """
 
@@ -29,59 +31,16 @@ import numpy as np
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import look_here
-from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
-from esac_mpi.noise import Purpose, integer
+from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
 from esac_mpi.policies.ranks import make_world
 from esac_mpi.record import Unreadable
-from esac_mpi.rollout import play
 
 
-class Misfit(Exception):
-    """The policy cannot act in this task."""
-
-
-def make_env(policy: Any, task: str, horizon: int) -> envs.Env:
-    """Return the task that the policy is to play. Raises TaskError, Misfit."""
-    env = envs.make(task or policy.task, horizon)
-    needs = (env.observation_size, env.action_size)
-    has = (policy.layout.sizes[0], policy.layout.sizes[-1])
-    if needs != has:
-        raise Misfit(
-            f"{env.id} has {needs[0]} observations and {needs[1]} actions, this policy of {policy.task} {has[0]} and {has[1]}"
-        )
-    if (policy.low < env.low).any() or (policy.high > env.high).any():
-        raise Misfit(f"actions of {env.id} are in {env.low} to {env.high}, this policy's in {policy.low} to {policy.high}")
-    return env
-
-
-def episodes(world: Any, env: envs.Env, policy: Any, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Play; return returns, float64 [count], nan where unstable, and lengths, int64 [count] [steps]."""
-
-    def work(i: int) -> np.ndarray:
-        episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))  # training's generations begin at 1
-        return np.array([episode.episodic_return, episode.episodic_length])
-
-    table, _ = world.map(work, count, 2)
-    return table[:, 0], table[:, 1].astype(int)
-
-
-def statistics(returns: np.ndarray) -> dict[str, Any]:
-    """Return what can be said of returns [episodes]; null where it cannot."""
-    names = ("mean", "interval", "std", "median", "iqm", "iqm_interval", "worst", "best")
-    if not np.isfinite(returns).all():
-        return dict.fromkeys(names)
-    several = len(returns) > 1
-    values = (
-        mean(returns), interval([returns], mean) if several else None, returns.std(ddof=1) if several else None,
-        np.median(returns), interquartile_mean(returns), interval([returns]) if several else None, returns.min(), returns.max(),
-    )  # fmt: skip
-    return {name: None if value is None else np.asarray(value).tolist() for name, value in zip(names, values, strict=True)}
-
-
-def report(policy: Any, env: envs.Env, world: Any, seed: int, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     """Return everything about an evaluation."""
     return {
-        "policy": str(policy.path), "trained_on": policy.task, "task": env.id, "horizon": env.horizon, "seed": seed,
+        "policy": str(policy.path), "trained_on": policy.task, "task": env.id, "horizon": env.horizon, "seed": options.seed,
+        "weight_noise": options.weight_noise,
         "ranks": world.size, "episodes": len(returns), "unstable": int(np.isnan(returns).sum()), **statistics(returns),
         "length": {"mean": lengths.mean(), "shortest": int(lengths.min()), "longest": int(lengths.max())},
         "returns": [value if np.isfinite(value) else None for value in returns.tolist()], "lengths": lengths.tolist(),
@@ -100,7 +59,8 @@ def text(policy: Any, found: dict[str, Any]) -> str:
             f"IQM {found['iqm']:.1f} {ends['iqm_interval']}, worst {found['worst']:.1f}, best {found['best']:.1f}"
         ).replace(" ,", ",")
     steps = "length  mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
-    return f"{policy}\n{found['task']}, {count}, seed {found['seed']}\n{said}\n{steps} of at most {found['horizon']}"
+    noise = f", weight noise {found['weight_noise']:g}" if found["weight_noise"] else ""
+    return f"{policy}\n{found['task']}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
 
 
 def main(argv: list[str], world: Any) -> int:
@@ -111,10 +71,13 @@ def main(argv: list[str], world: Any) -> int:
     parser.add_argument("--task", default="", help="another task with the same observations and actions")
     parser.add_argument("--horizon", type=int, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
     parser.add_argument("--seed", type=int, default=0, help="which start states (0)")
+    parser.add_argument("--weight-noise", type=float, default=0.0, metavar="SIGMA", help="perturb every weight, each episode (0)")
     parser.add_argument("--json", action="store_true", help="one JSON object, with every episode")
     options = parser.parse_args(argv)
     if options.episodes < 1 or options.seed < 0 or options.horizon < 0:
         parser.error("--episodes must be at least 1, --seed and --horizon at least 0")
+    if not 0 <= options.weight_noise < np.inf:
+        parser.error("--weight-noise must be at least 0 and finite")
     look_here()
     try:
         policy = Policy.load(options.policy)
@@ -123,7 +86,8 @@ def main(argv: list[str], world: Any) -> int:
         if world.rank == 0:
             print(error, file=sys.stderr)
         return 65 if isinstance(error, Unreadable) else 2
-    found = report(policy, env, world, options.seed, *episodes(world, env, policy, options.episodes, options.seed))
+    played = episodes(world, env, policy, options.episodes, options.seed, options.weight_noise)
+    found = report(policy, env, world, options, *played)
     if world.rank == 0:
         print(json.dumps(found) if options.json else text(policy, found))
     return 0

@@ -1,0 +1,62 @@
+"""A trained policy's episodes and what can be said of their returns."""
+
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
+from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.rollout import play
+
+
+class Misfit(Exception):
+    """The policy cannot act in this task."""
+
+
+def make_env(policy: Any, task: str, horizon: int) -> envs.Env:
+    """Return the task that the policy is to play. Raises TaskError, Misfit."""
+    env = envs.make(task or policy.task, horizon)
+    needs = (env.observation_size, env.action_size)
+    has = (policy.layout.sizes[0], policy.layout.sizes[-1])
+    if needs != has:
+        raise Misfit(
+            f"{env.id} has {needs[0]} observations and {needs[1]} actions, this policy of {policy.task} {has[0]} and {has[1]}"
+        )
+    if (policy.low < env.low).any() or (policy.high > env.high).any():
+        raise Misfit(f"actions of {env.id} are in {env.low} to {env.high}, this policy's in {policy.low} to {policy.high}")
+    return env
+
+
+def episodes(
+    world: Any, env: envs.Env, policy: Any, count: int, seed: int, weight_noise: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Play; return returns, float64 [count], nan where unstable, and lengths, int64 [count] [steps].
+
+    weight_noise: standard deviation of Gaussian noise on every parameter, drawn anew for each episode.
+    """
+    theta = policy.theta.copy()
+
+    def work(i: int) -> np.ndarray:
+        if weight_noise:
+            policy.set(
+                theta + np.float32(weight_noise) * generator(seed, Purpose.MUTATION, 0, i).standard_normal(theta.size, "f4")
+            )
+        episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))  # training's generations begin at 1
+        return np.array([episode.episodic_return, episode.episodic_length])
+
+    table, _ = world.map(work, count, 2)
+    return table[:, 0], table[:, 1].astype(int)
+
+
+def statistics(returns: np.ndarray) -> dict[str, Any]:
+    """Return what can be said of returns [episodes]; null where it cannot."""
+    names = ("mean", "interval", "std", "median", "iqm", "iqm_interval", "worst", "best")
+    if not np.isfinite(returns).all():
+        return dict.fromkeys(names)
+    several = len(returns) > 1
+    values = (
+        mean(returns), interval([returns], mean) if several else None, returns.std(ddof=1) if several else None,
+        np.median(returns), interquartile_mean(returns), interval([returns]) if several else None, returns.min(), returns.max(),
+    )  # fmt: skip
+    return {name: None if value is None else np.asarray(value).tolist() for name, value in zip(names, values, strict=True)}
