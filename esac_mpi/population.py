@@ -119,7 +119,7 @@ def evaluate_population(
 
     waited = world.waited
     if expected is not None:
-        expected = np.append(expected, np.full(trials.count, expected.mean()))
+        expected = np.append(expected, np.full(trials.count, expected.mean() / table.fitness_episodes))
     everything, busy = world.map(work, shape.rows, shape.columns, expected)
     results, tried = everything[:n].copy(), everything[n:].copy()
     if not np.isfinite(results[:, at.fitness]).any():
@@ -181,17 +181,18 @@ def play_again(
 ) -> Generator[None, None, tuple[np.ndarray, int]]:
     """Play the episodes of member i of generation k once more; yield now and then.
 
-    policy: has the member's parameters. gathered: what the member's fitness was. Returns transitions as a replay has them,
-    float32 [count, width], and steps. Raises ReturnDiffers unless the fitness is the same to the bit.
+    policy: has the member's parameters. gathered: what the member's fitness was; nan: another machine's, or another task's.
+    Returns transitions as a replay has them, float32 [count, width], and steps. Raises ReturnDiffers unless the fitness is the
+    same to the bit.
     """
-    recorder, fitness, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
+    recorder, total, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
     for number in range(table.fitness_episodes):
         seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
         episode = yield from playing(recorder, policy, seed, None, cap, disturb)
-        fitness += episode.episodic_return
+        total += episode.episodic_return
         steps += episode.episodic_length
-    fitness /= table.fitness_episodes
-    if fitness != gathered:
+    fitness = float(total / table.fitness_episodes)
+    if fitness != gathered and not math.isnan(gathered):
         raise ReturnDiffers(
             f"member {i} of generation {k} had the return {gathered!r}, and has {fitness!r} when it is played again"
         )

@@ -64,7 +64,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
         raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     try:
-        go_back(job)
+        go_back(job, origin)
     except Ended as end:
         if job.run:
             if end.code != FINISHED:
@@ -77,10 +77,10 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     return job
 
 
-def go_back(job: Job) -> None:
+def go_back(job: Job, origin: dict[str, Any]) -> None:
     """Give every rank the state that the run directory holds. Raises Ended, also where there is nothing to do."""
     world = job.world
-    together(world, lambda: restore(job), exit_codes(world))
+    together(world, lambda: restore(job, origin), exit_codes(world))
     state.share(job.state, world)
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
@@ -207,7 +207,7 @@ def run_directory(config: Config) -> Path:
     return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
 
 
-def restore(job: Job) -> None:
+def restore(job: Job, origin: dict[str, Any]) -> None:
     """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
     if job.run is None:
         return
@@ -222,9 +222,18 @@ def restore(job: Job) -> None:
         job.unevaluated = pending_row(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = Best()  # of another task
+        if job.run.task_changed or moved(job.run, origin):
+            state.compare_no_more(job.state)
     except (KeyError, ValueError):
         fail(job)
         raise
+
+
+def moved(run: "Run", origin: dict[str, Any]) -> dict[str, Any]:
+    """Return {what: its former value} of the machine and versions that a run went on with and that are others now."""
+    assert run.restored is not None
+    before = {what: run.restored.attributes.get(what) for what in ("cpu", "versions", "device", "kernel")}
+    return {what: was for what, was in before.items() if was != origin.get(what)}
 
 
 def take_up(job: Job, run: "Run") -> None:
@@ -275,7 +284,5 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
             f"the task has changed: {'; '.join(job.run.task_changed)}. The best policy begins anew, and policy.h5 is replaced at "
             "the next evaluation; networks, replay and returns until here are the old task's"
         )
-    for what in ("cpu", "versions", "device", "kernel"):
-        was = job.run.restored.attributes.get(what)
-        if was != origin[what]:
-            log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")
+    for what, was in moved(job.run, origin).items():
+        log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")

@@ -1,10 +1,11 @@
 """A state as arrays: what a checkpoint holds, and how every rank gets rank 0's.
 
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
-`metadata={"shared": True}`, which live once per node and are written in place.
+`metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
+the bit, by the machine and the task that found it.
 """
 
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,34 @@ def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
-    """Put back what `arrays` returned; shared arrays in place. What an older version's file lacks stays as it is at the start."""
+    """Put back what `arrays` returned; shared arrays in place.
+
+    What an older version's file lacks stays as it is at the start. Raises KeyError for what every version has: fields without a
+    default.
+    """
     for f in fields(state):
         value = getattr(state, f.name)
         if is_dataclass(value):
             load(value, saved, f"{prefix}{f.name}.")
-        elif prefix + f.name not in saved:
+        elif prefix + f.name not in saved and (has_default(f) or not np.size(value)):
             continue
         elif f.metadata.get("shared"):
             value[...] = saved[prefix + f.name]
         else:
             entry = saved[prefix + f.name]
             setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
+
+
+def has_default(f: Field) -> bool:
+    """Return whether a field of a dataclass has a value of its own."""
+    return f.default is not MISSING or f.default_factory is not MISSING
+
+
+def compare_no_more(state: Any) -> None:
+    """Let what is compared with what this task and machine give stand for nothing: another task or machine goes on."""
+    for f in fields(state):
+        if f.metadata.get("compared"):
+            setattr(state, f.name, np.full_like(getattr(state, f.name), np.nan))
 
 
 def share(state: Any, world: World) -> None:

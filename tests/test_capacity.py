@@ -29,7 +29,17 @@ def settings(algorithm: str, **changes) -> Config:
         (settings("esac", budget__nominal_steps=10**6), 1001 / 5 * 5000),
         (settings("esac", budget__env_steps=10**6), 10**6 + 2 * 5000),
         (settings("esac", budget__generations=100, esac__sac_phases=False), 0),
-        (settings("esac", budget__generations=4, esac__offspring_transitions=True), 4 * (50 * 1000 + 1000)),
+        (settings("esac", budget__generations=100, esac__replayed="winners"), 100 / 5 * (5000 + 2 * 1000)),
+        (
+            settings("esac", budget__generations=100, esac__replayed="sample", esac__replayed_members=99, esac__fitness_episodes=3),
+            100 / 5 * (5000 + 50 * 3 * 1000),  # of 50 members
+        ),
+        (settings("esac", budget__generations=100, esac__replayed="sample", esac__sac_phases=False), 0),
+        (settings("esac", budget__generations=100, esac__phase_timing="virtual", esac__sac_min_steps=300), 100 * 300),
+        (
+            settings("esac", budget__env_steps=10**6, esac__phase_timing="virtual", esac__replayed="winners"),
+            10**6 + 2 * (1000 + 2 * 1000),  # a phase of exactly 1,000 own steps, and two members again
+        ),
     ],
 )
 def test_the_most_that_a_budget_adds(config, most):

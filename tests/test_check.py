@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import launchers
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, ROUTINE, TASK, run
 from mpi4py import MPI
 
 from esac_mpi import check, config, set_up
@@ -156,14 +156,24 @@ def test_the_boards_of_transitions_that_travel_are_counted():
     env = make("CyclicMDP-v0", 40)
     o, a = env.observation_size, env.action_size
     packed = 1 + 40 * (2 * o + a + 2) // 2  # float64 that hold a count and 40 transitions of float32
-    sizes = {"esac__population_size": 50, "esac__sac_copies": 0, "esac__crossover": "off"}
-    apart, together = (settings(algorithm="esac", esac__offspring_transitions=yes, **sizes) for yes in (False, True))
-    assert memory.needed(together, env, 3) - memory.needed(apart, env, 3) == 2 * 8 * 50 * packed
     for name in ("td3", "ddpg"):
         root = settings(algorithm=name)
         ranks = config.updated(root, {f"{name}.episodes_on": "ranks"})
         more = 2 * 8 * (8 * (2 + packed) + 3 * 5)  # eight episodes, headers of three ranks
         assert memory.needed(ranks, env, 3) - memory.needed(root, env, 3) == more
+
+
+def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_are_counted():
+    env, d = make("CyclicMDP-v0"), Layout((3, 8, 8, 3)).d
+
+    def more(**changes):
+        return memory.needed(settings(algorithm="esac", **changes), env, 3) - memory.needed(settings(algorithm="esac"), env, 3)
+
+    assert more(esac__adoption="tested", esac__adoption_episodes=4) == 2 * 8 * ((50 + 2 * 4) * 5 + 3 * 5)
+    assert more(esac__replayed="winners") == 0  # their parents are there when all wait for the phase
+    for beside in ({"esac__learner_lag": 2}, {"esac__phase_timing": "virtual"}):
+        assert more(esac__replayed="winners", esac__replayed_members=3, **beside) == 3 * d * 4
+        assert more(esac__replayed="sample", esac__replayed_members=60, **beside) == 50 * d * 4
 
 
 def seen(**changes) -> rank.Rank:
@@ -189,11 +199,11 @@ def test_the_smallest_shared_memory_decides():
 
 def test_too_little_shared_memory_for_transitions_is_2_at_the_start(tmp_path, monkeypatch):
     monkeypatch.setenv("FREE", "20000")  # room for the state
-    arguments = [*CYCLIC, "--esac.offspring_transitions", "true", "--budget.generations", 1, "--run-dir", tmp_path / "run"]
-    done = run(2, *arguments, code=2, program=EAGER)
+    options = ["--algorithm", "td3", "--td3.episodes_on", "ranks", "--td3.episodes_per_generation", 10, *TASK, *ROUTINE]
+    done = run(2, *options, "--budget.generations", 1, "--run-dir", tmp_path / "run", code=2, program=EAGER)
     env = make("CyclicMDP-v0", 40)
     packed = 1 + 40 * (2 * env.observation_size + env.action_size + 2) // 2
-    assert f"has 20000 bytes free; the shared arrays need {2 * 8 * (10 * (5 + packed) + 2 * 5)} more" in done.stderr
+    assert f"has 20000 bytes free; the shared arrays need {2 * 8 * (10 * (2 + packed) + 2 * 5)} more" in done.stderr
     assert done.stderr.count("esac_mpi:") == 1
     assert not list(tmp_path.iterdir())
 

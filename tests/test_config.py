@@ -66,8 +66,8 @@ def test_the_smallest_populations_that_are_accepted_have_a_gradient(sampling, n,
 
 
 def test_only_switches_are_switched_and_texts_stay_as_they_are():
-    c, _ = load(["--run-dir", "true", "--task.id=false", "--esac.adopt_sac", "true", "--esac.sac-copy-noise=false"])
-    assert (c.run_dir, c.task.id, c.esac.adopt_sac, c.esac.sac_copy_noise) == ("true", "false", True, False)
+    c, _ = load(["--run-dir", "true", "--task.id=false", "--esac.p_sac_annealed", "false", "--esac.sac-copy-noise=false"])
+    assert (c.run_dir, c.task.id, c.esac.p_sac_annealed, c.esac.sac_copy_noise) == ("true", "false", False, False)
 
 
 def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
@@ -168,7 +168,16 @@ def test_only_fields_that_decide_results_count_as_differences():
             ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--esac.sac_copies", "15"],
             "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed",
         ),
-        (["--esac.offspring_transitions", "true", "--esac.learner_lag", "2"], "esac.offspring_transitions: not with"),
+        (
+            ["--esac.sac_min_steps", "0", "--esac.phase_timing", "virtual"],
+            "esac.sac_min_steps = 0: a phase has as many steps under esac.phase_timing = virtual",
+        ),
+        (
+            ["--esac.adoption", "tested", "--esac.adoption_episodes", "1"],
+            "esac.adoption_episodes = 1: a difference has an error from 2 episodes on",
+        ),
+        (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
+        (["--esac.offspring_transitions", "true"], "command line: unknown key 'esac.offspring_transitions'"),
         (["--es.action_noise", "-0.1"], "es.action_noise = -0.1: must be at least 0"),
         (["--esac.sigma", "0"], "esac.sigma = 0.0: must be positive"),
         (["--esac.sigma", "nan"], "esac.sigma = nan"),
@@ -190,6 +199,26 @@ def test_what_cannot_run_is_refused_with_the_reason(argv, message):
     assert message in str(error.value)
 
 
+FORMER = [
+    ("adopt_sac = true", "means"), ("adopt_sac = false", "off"), ("offspring_transitions = false", "off"),
+    ('adopt_sac = true\nadoption = "tested"', "tested"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("former", "adoption"), FORMER)
+def test_a_file_of_an_older_version_means_what_it_meant(tmp_path, former, adoption):
+    (tmp_path / "x.toml").write_text(f"[esac]\nsigma = 0.1\n{former}\n")
+    said = []
+    c, _ = load([str(tmp_path / "x.toml")], said.append, said.append)
+    assert (c.esac.sigma, c.esac.adoption, said) == (0.1, adoption, [])
+    assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
+
+
+def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
+    (tmp_path / "x.toml").write_text('[esac]\nlearner_lag = 6\nphase_timing = "virtual"\n')
+    assert load([str(tmp_path / "x.toml")])[0].esac.learner_lag == 6
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -199,6 +228,12 @@ def test_what_cannot_run_is_refused_with_the_reason(argv, message):
         ("[policy]\nhidden = [64, 'a']", "expected a list of integers"),
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
         ("esac = 3", "unknown key 'esac'"),
+        (
+            "[esac]\noffspring_transitions = true",
+            'x.toml: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place',
+        ),
+        ("[esac]\nadopt_sac = 3", "x.toml: unknown key 'esac.adopt_sac'; did you mean 'esac.adoption'?"),
+        ("[esac]\noffspring_transitions = 1", "x.toml: unknown key 'esac.offspring_transitions'"),
         ("[esac\n", "not valid TOML"),
     ],
 )

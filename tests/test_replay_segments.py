@@ -200,6 +200,6 @@ def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(tmp
     loaded = []
     learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
     job = SimpleNamespace(run=begin(tmp_path), learner=learner, state=Theta(np.zeros(2, np.float32)), unevaluated=None)
-    set_up.restore(job)
+    set_up.restore(job, {})
     assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)
     job.run.close()

@@ -47,14 +47,16 @@ def noise_gradient(row, k, slots):
     "settings",
     [
         {"sac_copy_noise": False, "sac_copies": 0},
-        {"adopt_sac": True, "sac_copies": 0},
+        {"adoption": "means", "sac_copies": 0},
+        {"adoption": "tested", "sac_phases": False, "sac_copies": 0, "crossover": "off"},
         {"winner_selection": "hard", "crossover": "off"},
         {"winner_selection": "uniform", "winner_fraction": 1.0, "crossover": "off"},
         {"gradient": "displacement", "sac_copies": 0, "crossover": "off"},
         {"gradient": "displacement_clipped", "sac_copies": 0, "crossover": "off"},
         {"sac_phases": False, "p_sac_initial": 0.0, "p_sac_final": 0.0},
         {"p_sac_annealed": False, "p_sac_final": 1.0},
-        {"offspring_transitions": True},
+        {"replayed": "winners"},
+        {"replayed": "sample", "learner_lag": 2},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -163,7 +165,7 @@ def test_the_displacement_of_a_member_is_weighed_in_place_of_its_noise(world, gr
 def test_theta_es_adopts_theta_sac_where_its_copies_outscore_the_centre(world):
     adopted = []
     for seed in range(6):
-        params, state, env = make(world, esac__adopt_sac=True, esac__winner_pull=0.0, seed=seed)
+        params, state, env = make(world, esac__adoption="means", esac__winner_pull=0.0, seed=seed)
         other, plain, _ = make(world, esac__winner_pull=0.0, seed=seed)
         row = advance(world, params, state, env)
         advance(world, other, plain, Track())
@@ -215,28 +217,6 @@ def test_a_shaping_changes_the_gradient_and_not_who_wins(world):
     assert row["winners"].tolist() == evolution.select_winners(row["fitness"], 4).tolist()
 
 
-def test_the_transitions_of_offspring_enter_the_replay_in_member_order_if_told(world):
-    params, state, env = make(world, esac__offspring_transitions=True, esac__fitness_episodes=2)
-    learner, before, expected = Teacher(state.theta_sac.copy()), Before(state), []
-    learner.replay = Replay(1000, 3, 3)
-    for i, offspring in enumerate(before.offspring([0.3] * 5)):
-        policy = make_policy(params, env).set(offspring)
-        for number in range(2):
-            observation, end = env.reset(noise.integer(0, Purpose.EPISODE, 1, i, number)), False
-            while not end:
-                action = policy(observation)
-                following, reward, terminated, end = env.step(action)
-                expected.append(np.concatenate([observation, action, [reward, terminated], following]))
-                observation = following
-    advance(world, params, state, env, learner=learner)
-    assert learner.replay.added == len(expected) == 200
-    got = learner.replay.rows(0, 200)
-    stacked = np.column_stack([got["observation"], got["action"], got["reward"], got["terminated"], got["next_observation"]])
-    np.testing.assert_array_equal(stacked, np.array(expected, np.float32))
-    advance(world, params, state, env, learner=learner)
-    assert learner.replay.added == 400
-
-
 class Rough(Track):
     """Bounds 0 and 4; the fifth reward of an episode is nan; the simulator warns from the eighth step on; the tenth ends it."""
 
@@ -283,25 +263,6 @@ def test_a_recorder_keeps_the_action_that_was_taken_whatever_the_task_makes_of_i
     np.testing.assert_array_equal(recorder.rows[0, 3:6], np.array([0.36, 0.09, -1.0], np.float32))
 
 
-class Rich(Fragile):
-    """Pay more than float32 holds: a replay would have inf."""
-
-    broken = 3.5e38
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_reward_beyond_float32_makes_an_unstable_episode_and_enters_no_replay(world):
-    params, state, _ = make(world, esac__offspring_transitions=True)
-    learner, env = Teacher(state.theta_sac.copy()), Rich()
-    learner.replay = Replay(1000, 3, 3)
-    env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in (0, 1, 2, 3, 4, 5, 8))
-    row = advance(world, params, state, env, learner=learner)
-    assert np.flatnonzero(np.isnan(row["fitness"])).tolist() == [6, 7, 9]
-    assert state.counters.unstable_episodes == 3
-    assert learner.replay.added == 7 * 10
-    assert np.isfinite(learner.replay.rows(0, 70)["reward"]).all()
-
-
 def test_a_recorder_knows_an_end_from_a_time_limit():
     for task, terminated in ((Ending(), 1.0), (Track(), 0.0)):
         recorder = Recorder(task, 10)
@@ -319,9 +280,10 @@ class Ending(Track):
         return observation, reward, ended, False
 
 
-ALL = ["--esac.offspring_transitions", "true", "--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false"]
-ALL += ["--esac.gradient", "displacement_clipped", "--esac.adopt_sac", "true", "--esac.action_noise", 0.1]
-ALL += ["--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2]
+ALL = ["--esac.replayed", "sample", "--esac.replayed_members", 3, "--esac.winner_selection", "hard"]
+ALL += ["--esac.gradient", "displacement_clipped", "--esac.adoption", "tested", "--esac.action_noise", 0.1]
+ALL += ["--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2, "--esac.sac_copy_noise", "false"]
+ALL += ["--esac.phase_timing", "virtual", "--esac.update_cost", 3, "--esac.workers", 3, "--esac.length_cap", 1.5]
 
 
 def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch):

@@ -77,15 +77,16 @@ def init(params: Params, world: Memory) -> State:
     theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
     zeros = np.zeros_like(theta_es)
     esac, d = params.config.esac, params.layout.d
-    trial = population.board(params, esac, 2 * esac.adoption_episodes * (esac.adoption == "tested"))
-    world.reserve(trial.rows, trial.columns)
+    if esac.adoption == "tested":
+        with_trials = population.board(params, esac, 2 * esac.adoption_episodes)
+        world.reserve(with_trials.rows, with_trials.columns)
     return State(
         theta_es=world.share(theta_es),
         theta_sac=world.share(theta_sac),
         children=world.shared((configuration.child_slots(esac), d)),
         adam_m=world.share(zeros),
         adam_v=world.share(zeros),
-        replayed_theta=world.shared((esac_phase.replays(esac), d)),
+        replayed_theta=world.shared((esac_phase.replays(esac) * esac_phase.beside(esac), d)),
         parents=new_population(esac, born=0),
         sigma=esac.sigma,
     )
@@ -104,9 +105,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         esac_phase.begin(params, state, state.phase_begun, world, env, learner)  # again, after a restart
 
     cap, expected = population.length_cap(esac, state.mean_length), expected_members(esac, state.expected_length)
-    sigmas, tried, phases = slot_sigmas(esac, state), trials(esac, state), state.counters.learner_phases
+    sigmas, on_trial, phases = slot_sigmas(esac, state), trials(esac, state), state.counters.learner_phases
     found = evaluate_population(
-        params, esac, k, sigmas, state.parent, world, env, cap, expected=expected, trials=tried
+        params, esac, k, sigmas, state.parent, world, env, cap, expected=expected, trials=on_trial
     )  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     clock.append(world.clock())
@@ -114,16 +115,16 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     may_learn = esac_phase.may_begin(esac, state, k, ends)
     plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
-    phase, phase_seconds, hosts = None, np.nan, []
-    if ends:
-        phase, _, phase_seconds = learning.finish(world)
-    if plan.learns:  # lines 12-23
-        hosts = esac_phase.choose(params, state, k, sigmas, found, world)
-    if plan.learns and not beside:
-        esac_phase.begin(params, state, k, world, env, learner, hosts)
+    phase, phase_seconds = None, np.nan
+    again = esac_phase.choose(params, k, found, world) if plan.learns else None
+    if again and not beside:  # lines 12-23
+        esac_phase.begin(params, state, k, world, env, learner, again)
+    if ends or (again and not beside):
         phase, _, phase_seconds = learning.finish(world)
     clock.append(world.clock())
 
+    if again and beside:
+        esac_phase.note(params, state, k, sigmas, again, world)
     gradient = gradient_terms(params, state, k, sigmas, shaped, world)
     moved = update(params, state, k, sigmas, gradient, plan.winners, plan.adopts, world)  # lines 11, 26
     row = describe(params, state, found, plan, moved)
@@ -131,12 +132,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
     if esac.phase_timing == "virtual":
-        state.phase_left = esac_phase.left(params, state, found, begins=plan.learns)
-    if plan.learns and beside:
+        state.phase_left = esac_phase.left(params, state, found, again)
+    if again and beside:
         state.phase_begun = k
-        esac_phase.begin(params, state, k, world, env, learner, hosts)
+        esac_phase.begin(params, state, k, world, env, learner, again)
     clock.append(world.clock())
-    if tried.count:
+    if on_trial.count:
         state.next_trial = phases + (esac.adoption_interval if plan.adopts else 1)
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
@@ -252,11 +253,11 @@ def describe(params: Params, state: State, found: Population, plan: Plan, moved:
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
-        **tried(params.config.esac, found),
+        **trial_returns(params.config.esac, found),
     }
 
 
-def tried(esac: configuration.ESAC, found: Population) -> Row:
+def trial_returns(esac: configuration.ESAC, found: Population) -> Row:
     """Return a row's columns about trials: the returns of theta_es and theta_sac [episodes], nan in a generation without."""
     if esac.adoption != "tested":
         return {}

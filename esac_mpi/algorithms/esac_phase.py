@@ -1,14 +1,14 @@
 """ESAC's SAC phases (Algorithm 1, lines 12-23): when they begin and end, and the population's episodes that they play again."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi import evolution, learning, noise, population
-from esac_mpi.algorithms.esac_state import State
+from esac_mpi.algorithms.esac_state import State, slot_sigmas
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.learning import Steps
@@ -16,6 +16,16 @@ from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, make_policy
 from esac_mpi.population import Population
 from esac_mpi.rollout import ReturnDiffers
+
+
+@dataclass(frozen=True)
+class Again:
+    """Members whose episodes a phase plays again."""
+
+    members: np.ndarray  # int64
+    returns: np.ndarray  # float64 what they were evaluated to; nan = by another machine, or in another task
+    cap: int  # at which their episodes were truncated; 0 = none [steps]
+    hosts: Sequence[str] = ()  # that played them; empty after a restart
 
 
 def beside(esac: configuration.ESAC) -> bool:
@@ -70,78 +80,90 @@ def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bo
     return esac.phase_timing == "virtual" or k % esac.gradient_interval == 0
 
 
-def choose(params: Params, state: State, k: int, sigmas: np.ndarray, found: Population, world: World) -> list[str]:
-    """Note what the phase of generation k plays again, each member rebuilt on every node; return the hosts that played them."""
-    esac = params.config.esac
-    members = chosen(params, k, found.fitness)
-    state.replayed_members, state.replayed_returns = members, found.fitness[members]
-    state.replayed_cap = found.cap
+def choose(params: Params, k: int, found: Population, world: World) -> Again:
+    """Return what a phase of generation k plays again; only members with a finite return."""
+    esac, fitness = params.config.esac, found.fitness
+    if esac.replayed == "winners":
+        members = evolution.select_winners(fitness, replays(esac))
+    else:
+        drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
+        members = drawn[np.isfinite(fitness[drawn])][: replays(esac)]
+    return Again(members, fitness[members], found.cap, [world.host(int(i)) for i in members])
+
+
+def note(params: Params, state: State, k: int, sigmas: np.ndarray, again: Again, world: World) -> None:
+    """Keep what a phase of generation k that runs beside plays again, each member rebuilt on every node: its parent goes."""
     slices = [part for _, part in noise.blocks(params.layout.d)]
+    members = [population.member(params.config.esac, int(i)) for i in again.members]
 
     def rebuild(block: int) -> np.ndarray:
         part = slices[block]
-        for place, i in enumerate(members):
-            slot, sign = population.member(esac, int(i))
+        for place, (slot, sign) in enumerate(members):
             eps = params.epsilon.block(k, slot, block, part)
             state.replayed_theta[place, part] = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
         return np.zeros(1)
 
-    if members.size:
+    state.replayed_members, state.replayed_returns, state.replayed_cap = again.members, again.returns, again.cap
+    if members:
         world.over_blocks(rebuild, len(slices), 1)
-    return [world.host(int(i)) for i in members]
 
 
-def left(params: Params, state: State, found: Population, begins: bool) -> float:
-    """Return how long the phase in flight after a generation still lasts, or the one that begins with its end [virtual steps]."""
+def left(params: Params, state: State, found: Population, again: Again | None) -> float:
+    """Return how long the phase in flight after a generation still lasts [virtual steps]; again: of one that begins then."""
     esac = params.config.esac
-    if not begins:
+    if again is None:
         return max(0.0, state.phase_left - duration(esac, found))
     own = esac.sac_min_steps * (1 + esac.update_cost * params.config.sac.updates_per_step)
-    return own + float(found.length[state.replayed_members].sum())
+    return own + float(found.length[again.members].sum())
 
 
-def chosen(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
-    """Return the members of generation k that its phase plays again, int64; only those with a finite return."""
-    esac = params.config.esac
-    if esac.replayed == "winners":
-        return evolution.select_winners(fitness, replays(esac))
-    drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
-    return drawn[np.isfinite(fitness[drawn])][: replays(esac)]
-
-
-def begin(params: Params, state: State, k: int, world: World, env: Env, learner: Any, hosts: Sequence[str] = ()) -> None:
+def begin(params: Params, state: State, k: int, world: World, env: Env, learner: Any, again: Again | None = None) -> None:
     """Begin the SAC phase of generation k, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
 
-    Beside the evaluation, its result enters at the end of a later generation. hosts: that played what it plays again, if known.
+    Beside the evaluation, its result enters at the end of a later generation. again: what it plays again; None = as noted.
     """
     played_in = params.learner_env or env
+    chosen = again or Again(state.replayed_members, state.replayed_returns, state.replayed_cap)
 
     def made() -> Steps:
-        return steps(params, state, k, played_in, learner, world, hosts)
+        return steps(params, state, k, chosen, played_in, learner, world.hosts[0])
 
     learning.begin(world, learner, k, made, beside(params.config.esac))
 
 
-def steps(params: Params, state: State, k: int, env: Env, learner: Any, world: World, hosts: Sequence[str]) -> Steps:
-    """Play the noted members' episodes into the replay, then the learner's own, and learn. Raises ReturnDiffers."""
+def steps(params: Params, state: State, k: int, again: Again, env: Env, learner: Any, here: str) -> Steps:
+    """Play the chosen members' episodes into the replay, then the learner's own, and learn. Raises ReturnDiffers."""
     esac, replayed = params.config.esac, 0
-    for place in range(state.replayed_members.size):
+    for place in range(again.members.size):
         try:
-            replayed += yield from play_again(params, state, k, place, env, learner)
+            replayed += yield from play_again(params, state, k, again, place, env, learner)
         except ReturnDiffers as error:
-            there = hosts[place] if hosts else "the host of an earlier start"
-            error.add_note(f"there {there}, here {world.hosts[0]}: these compute different bits; run on nodes of one kind")
+            error.add_note(where(again.hosts[place] if again.hosts else "", here))
             raise
     virtual = esac.phase_timing == "virtual"
     phase = yield from learner.begin(env, k, 0 if virtual else esac.sac_episodes, esac.sac_min_steps, cut=virtual)
     return replace(phase, replayed_steps=replayed)
 
 
-def play_again(params: Params, state: State, k: int, place: int, env: Env, learner: Any) -> Generator[None, None, int]:
-    """Play the episodes of one of the noted members into the replay; return their steps. Raises ReturnDiffers."""
-    policy, esac = make_policy(params, env).set(state.replayed_theta[place]), params.config.esac
-    i, gathered = int(state.replayed_members[place]), float(state.replayed_returns[place])
-    rows, count = yield from population.play_again(params, esac, k, i, env, policy, state.replayed_cap, gathered)
+def play_again(
+    params: Params, state: State, k: int, again: Again, place: int, env: Env, learner: Any
+) -> Generator[None, None, int]:
+    """Play the episodes of one of the chosen members into the replay; return their steps. Raises ReturnDiffers."""
+    policy, esac, i = make_policy(params, env), params.config.esac, int(again.members[place])
+    if beside(esac):
+        policy.set(state.replayed_theta[place])
+    else:  # its parent is still there
+        slot, sign = population.member(esac, i)
+        population.perturb(params, policy, k, slot, state.parent(slot), sign, slot_sigmas(esac, state)[slot])
+    rows, count = yield from population.play_again(params, esac, k, i, env, policy, again.cap, float(again.returns[place]))
     for row in rows:
         learner.replay.add_row(row)
     return count
+
+
+def where(there: str, here: str) -> str:
+    """Return what to say of the hosts where an episode had one return and another; there: empty if that is not known any more."""
+    if there == here:
+        return f"both on {here}: the task does not give an episode twice (docs/tasks.md)"
+    there = there or "the host of an earlier start"
+    return f"there {there}, here {here}: these compute different bits; run on nodes of one kind"

@@ -20,7 +20,7 @@ class State:
     children: np.ndarray = field(metadata={"shared": True})  # float32 [child slots, d]
     adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    replayed_theta: np.ndarray = field(metadata={"shared": True})  # float32 [members that a phase plays again, d]
+    replayed_theta: np.ndarray = field(metadata={"shared": True})  # float32 [members that a phase beside plays again, d]
     parents: np.ndarray  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
     sigma: float
     tuning_multiplier: float = 1.0  # Eq. (8) with the clipped step: sigma / sigma(1)
@@ -29,8 +29,8 @@ class State:
     expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [slots] of the next members, for scheduling alone
     phase_begun: int = 0  # generation whose SAC phase is in flight; 0 = none
     phase_left: float = 0.0  # how long it still lasts under phase_timing = virtual [steps]
-    replayed_members: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # that the newest phase plays again
-    replayed_returns: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what they were evaluated to
+    replayed_members: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # that a phase beside plays again
+    replayed_returns: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata={"compared": True})  # nan = with nothing
     replayed_cap: int = 0  # at which their episodes were truncated; 0 = none [steps]
     next_trial: int = 1  # SAC phases before theta_sac is tried again
     adam_from: int = 0  # generation after which Adam's moments began

@@ -54,7 +54,7 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 def position(run: RunFiles, x: str) -> np.ndarray:
     """Return where the generations lie on an axis, float64 [generations]; wall time in seconds."""
     if x == "env_steps":
-        kinds = [column(run, f"metrics/env_steps_{kind}") for kind in ("population", "learner")]
+        kinds = [column(run, f"metrics/env_steps_{kind}") for kind in ("population", "learner", "replayed")]
         return np.sum([kind for kind in kinds if kind.size] or [np.zeros(0)], axis=0, dtype=float)
     if x == "training_episodes":
         return training_returns(run)[0].astype(float)

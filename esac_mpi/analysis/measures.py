@@ -9,7 +9,7 @@ from esac_mpi.analysis.evaluations import evaluations, policies
 from esac_mpi.analysis.names import POLICIES, policy_order
 from esac_mpi.record import RunFiles
 
-KINDS = ("population", "learner", "evaluation")
+KINDS = ("population", "learner", "evaluation", "replayed")
 PARTS = ("evaluate", "plan", "update", "learn", "evaluation", "record")  # of a generation on rank 0: timing/seconds_<part>
 OVER = ("complete", "requeue", "failed", "dead")  # states in which no process works at the run
 

@@ -15,7 +15,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -297,10 +297,6 @@ class World:
 
     def _abort_on_signal(self) -> None:
         abort(1, f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written")
-
-    def abort(self, code: int) -> NoReturn:
-        """End all ranks at once."""
-        abort(code)
 
     def free(self) -> None:
         """Release the shared arrays; none may be used afterwards. All ranks call this."""

@@ -166,7 +166,7 @@ class ESAC(Evolution):
             yield f"{table}.sac_min_steps = 0: a phase has as many steps under {table}.phase_timing = virtual"
         if self.adoption == "tested" and self.adoption_episodes < 2:
             yield f"{table}.adoption_episodes = {self.adoption_episodes}: a difference has an error from 2 episodes on"
-        if self.learner_lag > self.gradient_interval:
+        if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
             yield (
                 f"{table}.learner_lag = {self.learner_lag}: must be at most {table}.gradient_interval "
                 f"({self.gradient_interval}), so that one phase is in flight at a time"

@@ -5,12 +5,15 @@ from typing import Any
 
 from esac_mpi.config.errors import ConfigError
 
+FORMER = ("esac.adopt_sac", "esac.offspring_transitions")
+
 
 def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return {dotted name: value} as this version has them. Raises ConfigError, naming the file, for what is no more."""
     found = dict(values)
-    if isinstance(adopts := found.pop("esac.adopt_sac", None), bool):
-        found.setdefault("esac.adoption", "means" if adopts else "off")
-    if found.pop("esac.offspring_transitions", False):
+    switches = {name: found.pop(name) for name in FORMER if isinstance(found.get(name), bool)}  # another value is refused as any
+    if "esac.adopt_sac" in switches:
+        found.setdefault("esac.adoption", "means" if switches["esac.adopt_sac"] else "off")
+    if switches.get("esac.offspring_transitions"):
         raise ConfigError(f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place')
     return found
