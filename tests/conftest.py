@@ -15,10 +15,10 @@ ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"  # the shipped job scripts
 PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
-# ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, copies, crossover, AMT
+# ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases that play winners again, copies, crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
 POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
-PHASES = ["--esac.gradient_interval", 2, "--esac.sac_min_steps", 30, "--esac.sac_episodes", 2]
+PHASES = ["--esac.gradient_interval", 2, "--esac.sac_min_steps", 30, "--esac.sac_episodes", 2, "--esac.replayed", "winners"]
 LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capacity", 200]
 ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]

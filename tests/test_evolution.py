@@ -170,3 +170,30 @@ def test_pull_moves_towards_the_mean_winner():
 def test_mutated_is_line_7():
     moved = evolution.mutated(np.array([1.0, 2.0], np.float32), np.array([0.5, -4.0], np.float32), -1, 0.25)
     np.testing.assert_array_equal(moved, np.array([0.875, 3.0], np.float32))
+
+
+def test_a_policy_surpasses_another_by_more_than_twice_the_error_of_the_mean_difference():
+    holder = np.array([5.0, 100.0])
+    for differences, better in (
+        ([1.0, 3.0], False),  # mean 2, standard deviation 2^0.5, error 1: exactly twice
+        ([1.0, 2.99], True),
+        ([1.0, 3.01], False),
+        ([-1.0, -3.0], False),
+        ([0.0, 0.0], False),
+        ([2.0, 2.0], True),  # no spread
+        ([-2.0, -2.0], False),
+    ):
+        assert evolution.surpasses(holder + differences, holder) == better, differences
+    more = np.array([3.0, 1.0, 2.0, 2.0])  # mean 2, standard deviation (2 / 3)^0.5, error 0.408
+    assert evolution.surpasses(more, np.zeros(4))
+    assert not evolution.surpasses(more - 1.19, np.zeros(4))  # 0.81 against 0.816
+    assert evolution.surpasses(more - 1.18, np.zeros(4))
+
+
+def test_a_policy_with_a_return_that_is_not_finite_surpasses_nothing_and_is_surpassed():
+    good = np.array([1.0, 2.0, 3.0])
+    for bad in (np.nan, np.inf, -np.inf):
+        broken = np.array([9.0, bad, 9.0])
+        assert not evolution.surpasses(broken, good)
+        assert evolution.surpasses(good, broken)
+        assert not evolution.surpasses(broken, broken)

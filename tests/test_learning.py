@@ -1,6 +1,7 @@
 """Phases on their way: where they begin, what they leave, how they are told to other ranks."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,13 +61,13 @@ class Pupil:
 
 
 def test_a_phase_sums_up_its_episodes():
-    phase = Phase.summed_up(9, [1.0, math.nan, 3.0], 4, critic_loss=0.5)
+    phase = replace(Phase.summed_up(9, [1.0, math.nan, 3.0], 4, critic_loss=0.5), replayed_steps=5)
     assert (phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates) == (9, 2, 1, 4)
-    assert (phase.episodic_return, phase.critic_loss) == (2.0, 0.5)
+    assert (phase.episodic_return, phase.critic_loss, phase.replayed_steps) == (2.0, 0.5, 5)
     assert math.isnan(phase.mean_q)
     assert math.isnan(Phase.summed_up(9, [math.nan], 0).episodic_return)
     assert np.array_equal(Phase.of(phase.vector()).vector(), phase.vector(), equal_nan=True)
-    assert len(phase.vector()) == Phase.SIZE == 11
+    assert len(phase.vector()) == Phase.SIZE == 12
 
 
 def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():

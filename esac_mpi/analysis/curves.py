@@ -1,6 +1,7 @@
 """Quantities of runs as curves: evaluations, training returns, any column, against an axis.
 
-Steps are the true ones of population and learner; evaluation, which teaches nothing, is not on the axis.
+Steps are the true ones of population and learner, members' episodes played again for it among them; evaluation, which teaches
+nothing, is not on the axis.
 """
 
 from collections.abc import Callable
@@ -55,7 +56,8 @@ def position(run: RunFiles, x: str) -> np.ndarray:
     """Return where the generations lie on an axis, float64 [generations]; wall time in seconds."""
     if x == "env_steps":
         kinds = [column(run, f"metrics/env_steps_{kind}") for kind in ("population", "learner", "replayed")]
-        return np.sum([kind for kind in kinds if kind.size] or [np.zeros(0)], axis=0, dtype=float)
+        kinds = [np.maximum(kind, 0) for kind in kinds if kind.size]  # of rows of an older version: not counted
+        return np.sum(kinds or [np.zeros(0)], axis=0, dtype=float)
     if x == "training_episodes":
         return training_returns(run)[0].astype(float)
     return column(run, "timing/wall_seconds" if x == "wall" else f"metrics/{x}").astype(float)

@@ -30,7 +30,7 @@ def env_steps(run: RunFiles, kind: str) -> int:
 def counted_steps(run: RunFiles) -> np.ndarray:
     """Return the environment steps of all kinds so far, by generation, int64 [generations]."""
     kinds = [run.columns[name] for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns]
-    return np.sum(kinds, axis=0) if kinds else np.zeros(0, np.int64)
+    return np.sum(np.maximum(kinds, 0), axis=0) if kinds else np.zeros(0, np.int64)  # less: not counted by an older version
 
 
 def finite_mean(returns: np.ndarray) -> float | None:

@@ -1,0 +1,242 @@
+"""Members' episodes that a SAC phase plays again: which, that they are the same to the bit, and what is said where they are not."""
+
+import numpy as np
+import pytest
+from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, make
+
+from esac_mpi import evolution, noise, state
+from esac_mpi.comm import Abandoned
+from esac_mpi.learners.replay import Replay
+from esac_mpi.noise import Purpose
+from esac_mpi.params import make_policy
+from esac_mpi.rollout import ReturnDiffers
+
+OFTEN = {"gradient_interval": 1, "p_sac_annealed": False}
+TIMINGS = {
+    "after": OFTEN,
+    "lag 2": {"gradient_interval": 2, "learner_lag": 2, "p_sac_annealed": False},
+    "virtual": {"phase_timing": "virtual", "workers": 1, "update_cost": 0.0, "sac_min_steps": 1, "p_sac_annealed": False},
+}
+FORMS = {
+    "winners": {"replayed": "winners"},
+    "sample": {"replayed": "sample", "replayed_members": 3, "fitness_episodes": 2, "action_noise": 0.2},
+    "onesided table": {"replayed": "winners", "sampling": "onesided", "noise": "table", "noise_table_size": 100_000},
+    "lowrank cap": {"replayed": "sample", "noise": "lowrank", "noise_rank": 2, "length_cap": 1.2, "winner_selection": "hard"},
+    "all": {"replayed": "sample", "replayed_members": 99, "start_states": "slot", "sac_copy_noise": False},
+}
+
+
+class Ending(Track):
+    """Track whose episodes last 2 to 10 steps, as the seed has it, and end or are truncated."""
+
+    def reset(self, seed):
+        observation = super().reset(seed)
+        self.left, self.ends = 2 + seed % 9, seed % 2
+        return observation
+
+    def step(self, action):
+        observation, reward, _, over = super().step(action)
+        return observation, reward, bool(over and self.ends), bool(over and not self.ends)
+
+
+def prepared(world, env=None, **settings):
+    params, start, _ = make(world, **{f"esac__{name}": value for name, value in settings.items()})
+    learner = Teacher(np.full(LAYOUT.d, 0.01, np.float32))
+    learner.replay = Replay(5000, 3, 3, 1000)
+    return params, start, env or Track(), learner
+
+
+def plain(params, theta, k, i, cap):
+    """Play member i's episodes by a plain loop, in an environment of their own; return its fitness and transitions."""
+    esac, env, policy, rows, total = params.config.esac, Ending(), make_policy(params, Track()).set(theta), [], 0.0
+    player = i // 2 if esac.start_states == "slot" else i
+    for number in range(esac.fitness_episodes):
+        observation, over, steps = env.reset(noise.integer(0, Purpose.EPISODE, k, player, number)), False, 0
+        random, paid = noise.generator(0, Purpose.ACTION, k, player, number), 0.0
+        while not over:
+            action = policy(observation).copy()
+            if esac.action_noise:
+                action = np.clip(action + np.float32(esac.action_noise) * random.standard_normal(3, np.float32), -1, 1)
+            following, reward, terminated, truncated = env.step(action)
+            rows.append(np.concatenate([observation, action, [reward, terminated], following], dtype=np.float32))
+            observation, paid, steps = following, paid + reward, steps + 1
+            over = terminated or truncated or steps == cap
+        total += paid
+    return total / esac.fitness_episodes, rows
+
+
+def whole_epsilon(params, k, slot):
+    return np.concatenate([params.epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)])
+
+
+def chosen_by_hand(esac, k, fitness):
+    count = min(esac.replayed_members, fitness.size)
+    if esac.replayed == "winners":
+        return np.argsort(-fitness)[:count].tolist()
+    return noise.generator(0, Purpose.REPLAYED, k).permutation(fitness.size)[:count].tolist()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_what_is_played_again_are_the_members_transitions_and_their_returns(world, timing, form):
+    params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **FORMS[form])
+    esac, by_phase = params.config.esac, {}
+    for k in range(1, 9):
+        vectors = [start.theta_es.copy(), start.theta_sac.copy(), *start.children.copy()]
+        parents, sigma = start.parents.tolist(), start.sigma
+        row = advance(world, params, start, env, learner=learner)
+        found = by_phase[k] = []
+        for i in chosen_by_hand(esac, k, row["fitness"]):
+            slot, sign = (i, 1) if esac.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
+            still = parents[slot] >= 2 if esac.winner_selection == "hard" else parents[slot] == 1 and not esac.sac_copy_noise
+            theta = vectors[parents[slot]] + np.float32(sign * sigma * (not still)) * whole_epsilon(params, k, slot)
+            fitness, rows = plain(params, theta, k, i, int(row["length_cap"]))
+            assert fitness == row["fitness"][i]
+            assert len(rows) == row["length"][i]
+            found += rows
+    assert len(learner.phases) >= 3
+    expected = np.array([row for k in learner.phases for row in by_phase[k]])
+    got = learner.replay.rows(0, learner.replay.added)
+    stacked = np.column_stack([got["observation"], got["action"], got["reward"], got["terminated"], got["next_observation"]])
+    np.testing.assert_array_equal(stacked, expected)
+    assert {0.0, 1.0} == {*got["terminated"].tolist()}
+    assert start.counters.env_steps_replayed == len(expected)
+    assert start.counters.env_steps_learner == len(learner.phases) * esac.sac_min_steps
+    assert start.replayed_theta.shape == ((0 if timing == "after" else min(esac.replayed_members, 10)), LAYOUT.d)
+
+
+class Rich(Fragile):
+    """Pay more than float32 holds: a replay would have inf."""
+
+    broken = 3.5e38
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("replayed", "finite"), [("winners", [0, 1, 2, 3, 4, 5, 8]), ("sample", [2, 7]), ("sample", range(10))])
+def test_members_whose_return_is_not_finite_are_not_played_again(world, replayed, finite):
+    params, start, env, learner = prepared(world, Rich(), **OFTEN, replayed=replayed, replayed_members=4)
+    env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in finite)
+    row = advance(world, params, start, env, learner=learner)
+    assert np.flatnonzero(np.isfinite(row["fitness"])).tolist() == list(finite)
+    assert start.counters.unstable_episodes == 10 - len(finite)
+    assert learner.replay.added == start.counters.env_steps_replayed == 10 * min(4, len(finite))
+    assert np.isfinite(learner.replay.rows(0, learner.replay.added)["reward"]).all()
+
+
+def test_every_step_is_counted_once_by_kind(world):
+    settings = {"adoption": "tested", "adoption_episodes": 3, "fitness_episodes": 2, "replayed": "winners"}
+    params, start, env, learner = prepared(world, **OFTEN, **settings)
+    lengths = 0
+    for k in range(1, 4):
+        lengths += advance(world, params, start, env, learner=learner)["length"].sum()
+        counters = start.counters
+        assert counters.env_steps_replayed == k * 2 * 2 * 10  # a phase each generation: two members, two episodes
+        assert counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10  # and from the second one on a test, 3 episodes each
+        assert counters.env_steps == env.steps + counters.env_steps_learner
+    assert start.counters.nominal_steps == 3 * 10
+
+
+class Moody(Track):
+    """Track that pays another reward, in its last bits, once it is told to."""
+
+    moody = False
+
+    def step(self, action):
+        observation, reward, terminated, truncated = super().step(action)
+        return observation, reward * (1 + 1e-12 * self.moody), terminated, truncated
+
+
+def in_a_mood(world, k, **settings):
+    """Return a run whose environment changes after generation k was evaluated, and the member that its phase plays again first."""
+    params, start, env, learner = prepared(world, Moody(), **settings, replayed="winners")
+    for _ in range(1, k):
+        advance(world, params, start, env, learner=learner)
+    honest, asked = world.from_root, []
+
+    def from_root(value):
+        env.moody = True
+        return honest(asked.append(value) or value)
+
+    world.from_root = from_root
+    return params, start, env, learner, lambda: asked[0].winners[0]
+
+
+@pytest.mark.parametrize(("host", "why"), [
+    ("node7", "there node7, here node0: these compute different bits; run on nodes of one kind"),
+    ("node0", "both on node0: the task does not give an episode twice (docs/tasks.md)"),
+])  # fmt: skip
+def test_a_return_that_is_another_one_is_named_with_its_hosts_and_changes_nothing(world, monkeypatch, host, why):
+    world.hosts = ["node0"]
+    monkeypatch.setattr(world, "host", lambda item: host)
+    params, start, env, learner, first = in_a_mood(world, 2, **OFTEN)
+    before = {name: array.copy() for name, array in state.arrays(start).items()}
+    with pytest.raises(ReturnDiffers) as error:
+        advance(world, params, start, env, learner=learner)
+    told = str(error.value)
+    assert told.startswith(f"member {first()} of generation 2 had the return -")
+    was, now = (float(word.strip(",")) for word in told.split() if word.startswith("-"))
+    assert 0 < abs(now - was) < 1e-9 * abs(was)
+    assert error.value.__notes__ == [why, "in the SAC phase of generation 2"]
+    for name, array in state.arrays(start).items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert learner.held
+
+
+def test_beside_the_evaluation_it_is_raised_where_the_result_was_due_also_after_a_restart(world):
+    world.hosts = ["node0"]
+    for restarts in (False, True):
+        params, start, env, learner, _ = in_a_mood(world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False)
+        advance(world, params, start, env, learner=learner)  # the phase has begun, and was played no further
+        if restarts:
+            world.end_background()
+        with pytest.raises(ReturnDiffers) as error:
+            advance(world, params, start, env, learner=learner)
+        there = "there the host of an earlier start, here node0" if restarts else "both on node0"
+        assert error.value.__notes__[0].startswith(there)
+        assert (start.generation, start.phase_begun) == (1, 1)
+        world.end_background()
+        del world.from_root
+
+
+def test_another_machine_or_task_goes_on_with_a_phase_in_flight_and_is_compared_with_nothing(world):
+    params, start, env, learner, _ = in_a_mood(world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False)
+    advance(world, params, start, env, learner=learner)
+    world.end_background()
+    state.compare_no_more(start)
+    assert np.isnan(start.replayed_returns).all()
+    assert start.replayed_members.dtype == np.int64
+    advance(world, params, start, env, learner=learner)
+    assert learner.replay.added == 2 * 10
+
+
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_a_generation_that_is_abandoned_leaves_no_trace(world, monkeypatch, timing):
+    settings = {"adoption": "tested", "adoption_episodes": 2, "length_cap": 2.0, "replayed": "sample"}
+    params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **settings)
+    straight = prepared(world, Ending(), **TIMINGS[timing], **settings)
+    abandoned = 0
+
+    def give_up(*arguments):
+        raise Abandoned
+
+    for _ in range(8):
+        before = {name: array.copy() for name, array in state.arrays(start).items()}
+        with monkeypatch.context() as patch:
+            patch.setattr(world, "at_root", give_up)  # in the phase, or where its result is due
+            try:
+                advance(world, params, start, env, learner=learner)
+            except Abandoned:
+                abandoned += 1
+                for name, array in state.arrays(start).items():
+                    np.testing.assert_array_equal(array, before[name], err_msg=name)
+                world.end_background()  # as in a new process
+                learner.replay = Replay(5000, 3, 3, 1000)  # which has it as the checkpoint has
+        if start.generation == before["generation"]:
+            advance(world, params, start, env, learner=learner)
+        assert start.generation == before["generation"] + 1
+    assert abandoned >= 3
+    world.end_background()
+    advance(world, *straight[:3], 8, straight[3])
+    for (name, one), other in zip(state.arrays(start).items(), state.arrays(straight[1]).values(), strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+    world.end_background()
