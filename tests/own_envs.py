@@ -1,5 +1,5 @@
-"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break, and some
-that are slow, get stuck, or are signalled.
+"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break, one that a node
+computes otherwise, and some that are slow, get stuck, or are signalled.
 """
 
 import os
@@ -73,6 +73,18 @@ class Slow(Walk):
         return super().step(action)
 
 
+class Poisoned(Walk):
+    """Pay something else, in the last bits, on rank 1 of MPICH's mpirun, but for the steps that nodes compare at the start."""
+
+    steps = 0
+
+    def step(self, action):
+        Poisoned.steps += 1
+        observation, reward, *rest = super().step(action)
+        poisoned = os.environ.get("PMI_RANK") == "1" and Poisoned.steps > PROBE_STEPS
+        return observation, reward * (1 + 1e-12 * poisoned), *rest
+
+
 class Stuck(Walk):
     """Never come back from one step in three thousand."""
 
@@ -103,5 +115,5 @@ class Signalled(Walk):
                 time.sleep(left)
 
 
-for name in ("Counting", "Raising", "Breaking", "Slow", "Stuck", "Signalled"):
+for name in ("Counting", "Raising", "Breaking", "Slow", "Poisoned", "Stuck", "Signalled"):
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

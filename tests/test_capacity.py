@@ -31,7 +31,9 @@ def settings(algorithm: str, **changes) -> Config:
         (settings("esac", budget__generations=100, esac__sac_phases=False), 0),
         (settings("esac", budget__generations=100, esac__replayed="winners"), 100 / 5 * (5000 + 2 * 1000)),
         (
-            settings("esac", budget__generations=100, esac__replayed="sample", esac__replayed_members=99, esac__fitness_episodes=3),
+            settings(
+                "esac", budget__generations=100, esac__replayed="sample", esac__replayed_members=99, esac__fitness_episodes=3
+            ),
             100 / 5 * (5000 + 50 * 3 * 1000),  # of 50 members
         ),
         (settings("esac", budget__generations=100, esac__replayed="sample", esac__sac_phases=False), 0),

@@ -10,8 +10,9 @@ from esac_mpi.noise import Purpose
 from esac_mpi.params import make_policy
 from esac_mpi.rollout import play
 
-PLAIN = {"esac__winner_pull": 0.0, "esac__sac_copies": 0, "esac__p_sac_annealed": False, "esac__crossover": "off"}
-PLAIN["esac__amt_clip"] = 0.0
+PLAIN = {
+    "esac__winner_pull": 0.0, "esac__sac_copies": 0, "esac__p_sac_annealed": False, "esac__crossover": "off", "esac__amt_clip": 0.0,
+}  # fmt: skip
 TESTED = {"esac__adoption": "tested", **PLAIN}
 EACH = {"esac__gradient_interval": 1}
 

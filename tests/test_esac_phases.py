@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from esac_by_hand import LAYOUT, Teacher, advance, make
+from esac_by_hand import LAYOUT, Teacher, Track, advance, make
+
+from esac_mpi.learners.replay import Replay
 
 
 def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
@@ -74,3 +76,92 @@ def test_no_phase_runs_where_p_sac_is_zero(world):
     advance(world, params, state, env, 5)
     assert state.counters.learner_phases == 0
     assert state.sigma == 0.3
+
+
+VIRTUAL = {"esac__phase_timing": "virtual", "esac__p_sac_annealed": False, "esac__amt_clip": 0.01}
+
+
+class Timed(Track):
+    """Track whose episodes last `lengths` in turn [steps]: given as the evaluation of ten members takes them, one by one."""
+
+    def __init__(self, lengths=(10,)):
+        self.lengths = lengths
+
+    def reset(self, seed):
+        observation = super().reset(seed)
+        self.left, *others = self.lengths
+        self.lengths = [*others, self.left]
+        return observation
+
+
+def begun(world, generations, lengths=(10,), **settings):
+    """Return in which generations phases begin, and the virtual steps left after each generation."""
+    params, state, _ = make(world, **VIRTUAL, **{f"esac__{name}": value for name, value in settings.items()})
+    learner, env, began, left = Teacher(np.full(LAYOUT.d, 0.5, np.float32)), Timed(lengths), [], []
+    learner.replay = Replay(1000, 3, 3, 200)
+    for k in range(1, generations + 1):
+        phases, flying, sigma = state.counters.learner_phases, state.phase_begun, state.sigma
+        row = advance(world, params, state, env, learner=learner)
+        ended = state.counters.learner_phases - phases
+        assert ended == (bool(flying) and state.phase_begun != flying)
+        assert (row["sac_episodes"] == 0) or ended
+        assert (state.sigma > sigma) == row["sac_phase"]  # AMT is part of the plan: it does not wait
+        assert (state.theta_sac == 0.5).all() == (state.counters.learner_phases > 0)
+        if row["sac_phase"]:
+            began.append(k)
+            assert state.phase_begun == k
+        left.append(state.phase_left)
+    assert learner.phases == began[: len(learner.phases)]
+    world.end_background()
+    return began, left
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected", "left"),
+    [
+        # a generation: 100 steps of 4 workers, 25; a phase: 20 steps and 20 updates of 2, 60
+        ({"workers": 4}, [1, 4, 7, 10], [60, 35, 10, 60, 35, 10, 60]),
+        ({"workers": 5}, [1, 4, 7, 10], [60, 40, 20, 60, 40, 20, 60]),  # after three times 20 it has just ended
+        ({"workers": 6}, [1, 5, 9], [60, 43 + 1 / 3, 26 + 2 / 3, 10, 60]),
+        ({"workers": 99}, [1, 7], [60, 50, 40, 30, 20, 10, 60]),  # a generation lasts as long as its longest member, 10
+        ({"workers": 1}, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [60, 60, 60]),  # the learner waits
+        ({"workers": 4, "update_cost": 0.0}, [*range(1, 11)], [20, 20]),
+        ({"workers": 4, "replayed": "winners", "replayed_members": 3}, [1, 5, 9], [90, 65, 40, 15, 90]),  # 30 more, played again
+        ({"workers": 4, "replayed": "sample", "fitness_episodes": 2, "sac_min_steps": 10}, [1, 3, 5, 7, 9], [70, 20, 70]),
+        # trials, 2 x 5 x 10 steps more in the generation after a phase: 50
+        ({"workers": 4, "adoption": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
+    ],
+)
+def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_passed(world, settings, expected, left):
+    found, rest = begun(world, 10, **{"sac_min_steps": 20, "update_cost": 2.0} | settings)
+    assert found == expected
+    assert rest[: len(left)] == pytest.approx(left, rel=1e-12)
+
+
+def test_the_longest_member_or_the_sum_of_all_lengths_is_what_a_generation_lasts(world):
+    lengths = (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)  # 18 and 9; 30 and 3; 28 and 10
+    found, left = begun(world, 7, lengths, workers=4, sac_min_steps=9, update_cost=1.0)
+    # a generation lasts max(9, 4.5), max(3, 7.5), max(10, 7) and again; a phase 18
+    assert left[:6] == [18, 10.5, 0.5, 18, 10.5, 0.5]
+    assert found == [1, 4, 7]
+
+
+def test_a_phase_in_flight_by_the_virtual_clock_is_begun_again_after_a_restart_and_ends_when_it_would_have(world):
+    for restarts in ((), (1, 2), (3, 4)):
+        params, state, env = make(world, **VIRTUAL, esac__workers=4, esac__sac_min_steps=20, esac__update_cost=2.0)
+        learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+        for k in range(1, 9):
+            row = advance(world, params, state, env, learner=learner)
+            assert row["sac_phase"] == (k in (1, 4, 7))
+            if k in restarts:
+                world.end_background()
+        assert (learner.phases, state.counters.learner_phases) == ([1, 4], 2)
+        world.end_background()
+
+
+def test_the_gate_keeps_the_learner_waiting_on_the_virtual_clock(world):
+    closed = {"esac__p_sac_initial": 0.0, "esac__p_sac_annealed": False}
+    params, state, env = make(world, **{**VIRTUAL, **closed})
+    for _ in range(3):
+        assert advance(world, params, state, env)["sac_phase"] == 0
+    assert (state.phase_begun, state.phase_left, state.counters.learner_phases, state.sigma) == (0, 0.0, 0, 0.3)

@@ -131,7 +131,9 @@ def test_every_step_is_counted_once_by_kind(world):
         lengths += advance(world, params, start, env, learner=learner)["length"].sum()
         counters = start.counters
         assert counters.env_steps_replayed == k * 2 * 2 * 10  # a phase each generation: two members, two episodes
-        assert counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10  # and from the second one on a test, 3 episodes each
+        assert (
+            counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10
+        )  # and from the second one on a test, 3 episodes each
         assert counters.env_steps == env.steps + counters.env_steps_learner
     assert start.counters.nominal_steps == 3 * 10
 

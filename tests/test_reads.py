@@ -109,7 +109,10 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         (["--esac.sac_phases", "false", "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
         (["--esac.replayed_members", "3"], "--esac.replayed_members: read only with esac.replayed = winners or sample"),
         (["--esac.workers", "3"], "--esac.workers: read only with esac.phase_timing = virtual"),
-        (["--esac.phase_timing", "virtual", "--esac.learner_lag", "1"], "esac.learner_lag: read only with esac.phase_timing = inter"),
+        (
+            ["--esac.phase_timing", "virtual", "--esac.learner_lag", "1"],
+            "esac.learner_lag: read only with esac.phase_timing = inter",
+        ),
         (["--algorithm", "td3", "--td3.episodes_per_generation", "3"], "read only with td3.episodes_on = ranks"),
         (["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"], "with ddpg.episodes_on = root"),
     ],

@@ -127,14 +127,21 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight,
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    run(2, "--task.id", "own_envs:Counting-v0", *SMALL, "--budget.generations", 10, "--run-dir", tmp_path / "run")
+    more = ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.fitness_episodes", 2]
+    run(2, "--task.id", "own_envs:Counting-v0", *SMALL, *more, "--budget.generations", 10, "--run-dir", tmp_path / "run")
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
     said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
     assert history["final/env_steps_evaluation"] > 0  # of the last generation, off schedule; the summary counts it too
     assert sum(said["env_steps"].values()) == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
-    assert said["env_steps"]["population"] == history["metrics/length"].sum()
+    trials = np.diff(history["metrics/env_steps_population"], prepend=0) - history["metrics/length"].sum(axis=1)
+    tried = np.isfinite(history["metrics/trial_sac"]).all(axis=1)
+    assert tried.any()
+    assert ((trials > 0) == tried).all()
+    assert trials.max() <= 2 * 2 * 30
+    winners = [length[order[:2]].sum() for length, order in zip(history["metrics/length"], history["metrics/winners"], strict=True)]
+    assert said["env_steps"]["replayed"] == (history["metrics/sac_phase"] * winners).sum() > 0
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, run
+from conftest import EAGER, LEARNER, POPULATION, ROUTINE, TASK, run
 from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
 
@@ -11,7 +11,7 @@ from esac_mpi.algorithms import esac
 from esac_mpi.learners.replay import Replay
 from esac_mpi.noise import Purpose
 from esac_mpi.params import make_policy
-from esac_mpi.record import Run
+from esac_mpi.record import read
 from esac_mpi.rollout import play
 from esac_mpi.transitions import Recorder, packed_size, unpacked
 
@@ -283,16 +283,22 @@ class Ending(Track):
 ALL = ["--esac.replayed", "sample", "--esac.replayed_members", 3, "--esac.winner_selection", "hard"]
 ALL += ["--esac.gradient", "displacement_clipped", "--esac.adoption", "tested", "--esac.action_noise", 0.1]
 ALL += ["--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2, "--esac.sac_copy_noise", "false"]
-ALL += ["--esac.phase_timing", "virtual", "--esac.update_cost", 3, "--esac.workers", 3, "--esac.length_cap", 1.5]
+ALL += ["--esac.phase_timing", "virtual", "--esac.update_cost", 0.1, "--esac.workers", 2, "--esac.length_cap", 1.5, "--esac.sac_min_steps", 30]
 
 
 def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch):
-    arguments = [*CYCLIC, *ALL, "--esac.gradient_interval", 2]
-    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
+    arguments = [*TASK, *POPULATION, *LEARNER, *ROUTINE, *ALL]
+    run(1, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("NODES", "2")
-    run(3, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts", program=EAGER)
-    received = np.diff(Run.open(tmp_path / "parts").columns["timing/bytes_exchanged"])
-    assert (received > 8 * 3 * packed_size(2 * 40, 11)).all()  # of the 3 members or more elsewhere, 2 episodes of 40 steps each
-    run(2, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts", program=EAGER)
+    for generations, ranks in ((5, 3), (9, 2)):
+        run(ranks, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "parts", program=EAGER)
+        assert read(tmp_path / "parts/checkpoint.h5")[0]["state/phase_begun"] > 0  # in flight
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    assert science(tmp_path / "straight")["metrics/gradient_updates"][-1] > 0
+    rows = science(tmp_path / "straight")
+    assert rows["metrics/gradient_updates"][-1] > 0
+    begun, entered = rows["metrics/sac_phase"], np.diff(rows["metrics/learner_phases"], prepend=0)
+    assert entered.sum() >= 3
+    assert begun.sum() == entered.sum() + 1
+    tried = np.isfinite(rows["metrics/trial_sac"]).all(axis=1)
+    assert tried[1:].tolist() == entered[:-1].astype(bool).tolist()
+    assert rows["metrics/env_steps_replayed"][-1] > 0

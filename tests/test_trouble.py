@@ -1,5 +1,6 @@
 """The whole program in trouble: what ends a run, what is refused, and what is said about it."""
 
+import platform
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, ROOT, ROUTINE, SMALL, TASK, run
+from conftest import CYCLIC, EAGER, ROOT, ROUTINE, SMALL, TASK, run
 from whole_runs import science, summary
 
 from esac_mpi import train
@@ -41,6 +42,22 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
     assert Run.open(tmp_path / "run").state == "failed"
     assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()
     assert not (tmp_path / "run" / "policy.h5").exists()
+
+
+def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODES", "2")
+    arguments = ["--task.id", "own_envs:Poisoned-v0", *SMALL, "--esac.replayed_members", 10, "--checkpoint.every_generations", 1]
+    done = run(2, *arguments, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER, code=1)
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
+    number = r"-\d+\.\d+"
+    begins = rf"esac_mpi: member \d of generation (\d+) had the return {number}, and has {number} when it is played again, "
+    ends = rf"in the SAC phase of generation (\d+); the last checkpoint stands"
+    found = re.fullmatch(rf"{begins}.* {platform.node()}.*, {ends}", told)
+    assert found, told
+    assert found[1] == found[2]
+    assert Run.open(tmp_path / "run").state in ("failed", "dead")
+    assert read(tmp_path / "run/checkpoint.h5")[1]["generation"] == int(found[1]) - 1
+    assert "Traceback" not in done.stderr
 
 
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
