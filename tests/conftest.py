@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"  # the shipped job scripts
 PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
-# ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases that play winners again, copies, crossover, AMT
+# ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, replays, copies, crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
 POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
 PHASES = ["--esac.gradient_interval", 2, "--esac.sac_min_steps", 30, "--esac.sac_episodes", 2, "--esac.replayed", "winners"]

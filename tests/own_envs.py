@@ -1,5 +1,5 @@
-"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break, one that a node
-computes otherwise, and some that are slow, get stuck, or are signalled.
+"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break, one that
+another node computes otherwise, and some that are slow, get stuck, or are signalled.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Members' episodes that a SAC phase plays again: which, that they are the same to the bit, and what is said where they are not."""
+"""Members' episodes that a SAC phase plays again: which, that they are the same to the bit, and what is said where not."""
 
 import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, make
 
-from esac_mpi import evolution, noise, state
+from esac_mpi import noise, state
 from esac_mpi.comm import Abandoned
 from esac_mpi.learners.replay import Replay
 from esac_mpi.noise import Purpose
@@ -149,7 +149,7 @@ class Moody(Track):
 
 
 def in_a_mood(world, k, **settings):
-    """Return a run whose environment changes after generation k was evaluated, and the member that its phase plays again first."""
+    """Return a run whose task changes after generation k was evaluated, and how to ask whom its phase plays again first."""
     params, start, env, learner = prepared(world, Moody(), **settings, replayed="winners")
     for _ in range(1, k):
         advance(world, params, start, env, learner=learner)

@@ -7,15 +7,18 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
 import esac_mpi
 from esac_mpi import __main__, batch_system, config, job, log, train
+from esac_mpi.analysis import measures
+from esac_mpi.analysis.curves import position
 from esac_mpi.comm import World
 from esac_mpi.config import Config, load, updated
 from esac_mpi.counters import Best
-from esac_mpi.record import Run
+from esac_mpi.record import Run, publish, read
 
 TINY = [
     *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
@@ -151,3 +154,54 @@ def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
     assert esac_mpi.Run is Run
     line = "import sys, esac_mpi; before = 'h5py' in sys.modules; esac_mpi.Run; print(before, 'h5py' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", line], text=True) == "False True\n"
+
+
+ESAC = [
+    *("--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4", "--display.style", "plain"),
+    *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.gradient_interval", "2", "--esac.sac_min_steps", "10"),
+    *("--esac.sac_episodes", "1", "--esac.learner_lag", "2", "--esac.adoption", "means"),
+    *("--sac.start_steps", "5", "--sac.batch_size", "4", "--sac.replay_capacity", "50", "--evaluation.episodes", "1"),
+]
+LATER = ("adoption", "phase_timing", "workers", "update_cost", "replayed")  # fields' first words
+NEW = ("env_steps_replayed", "adopted", "replayed_", "phase_left", "next_trial", "adam_from")  # of a version without them
+
+
+def as_it_was_saved_before(text):
+    """Return a configuration without the fields that an older version had not, and with those that are no more."""
+    kept = [line for line in text.splitlines() if not line.startswith(LATER)]
+    kept.insert(kept.index("[esac]") + 1, "adopt_sac = true\noffspring_transitions = false")
+    return "\n".join(kept) + "\n"
+
+
+def test_a_run_of_a_version_without_replays_trials_and_virtual_time_goes_on_and_is_the_same_as_straight(tmp_path):
+    straight, parts = tmp_path / "straight", tmp_path / "parts"
+    assert go_on([*ESAC, "--budget.generations", "5", "--run-dir", str(straight)]) == 0
+    assert go_on([*ESAC, "--budget.generations", "3", "--run-dir", str(parts)]) == 0
+    lost = set()
+    for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
+        arrays, attributes = read(parts / name)
+        former = {key: array for key, array in arrays.items() if not any(new in key for new in NEW)}
+        lost |= arrays.keys() - former.keys()
+        publish(parts / name, former, {**attributes, "config": as_it_was_saved_before(attributes["config"])})
+    assert {"state/replayed_theta", "state/counters.env_steps_replayed", "metrics/adopted"} <= lost
+    assert read(parts / "checkpoint.h5")[0]["state/phase_begun"] == 2
+    (parts / "config.toml").write_text(as_it_was_saved_before((parts / "config.toml").read_text()))
+    assert Run.open(parts).config.esac.adoption == "means"
+    assert go_on([*ESAC, "--budget.generations", "5", "--run-dir", str(parts)]) == 0
+    one, other = Run.open(straight), Run.open(parts)
+    assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
+    for name, rows in one.columns.items():
+        if name.startswith("metrics/"):
+            first = 3 if any(new in name for new in NEW) else 0
+            np.testing.assert_array_equal(other.columns[name][first:], rows[first:], err_msg=name)
+    assert position(other, "env_steps").tolist() == position(one, "env_steps").tolist()
+    assert measures.counted_steps(other).tolist() == measures.counted_steps(one).tolist()
+    assert "adopt_sac" not in (parts / "config.toml").read_text()
+
+
+def test_a_checkpoint_without_what_every_version_has_is_refused(begun):
+    arrays, attributes = read(begun / "checkpoint.h5")
+    del arrays["state/adam_m"]
+    publish(begun / "checkpoint.h5", arrays, attributes)
+    with pytest.raises(KeyError, match="adam_m"):
+        go_on([*TINY, "--run-dir", str(begun), "--budget.generations", "3"])

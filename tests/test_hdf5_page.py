@@ -28,10 +28,11 @@ for argv in json.loads(sys.argv[1]):
 def fresh(tmp_path_factory):
     """Runs of 7 generations whose options make every dataset there is, by algorithm."""
     path = tmp_path_factory.mktemp("fresh")
+    value = ["--sac.value_network", "true", "--sac.automatic_temperature", "true"]
     more = {
-        "esac": [*POPULATION, *PHASES, *LEARNER, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
+        "esac": [*POPULATION, *PHASES, *LEARNER, *value, "--esac.adoption", "tested"],
         "es": [*STRATEGY, "--es.observation_normalisation", "true"],
-        "sac": [*LEARNER, "--sac.steps_per_generation", 20, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
+        "sac": [*LEARNER, "--sac.steps_per_generation", 20, *value],
     }
     for name in ("td3", "ddpg"):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
@@ -170,4 +171,4 @@ def test_wide_tables_of_a_fresh_run(fresh):
     run = Run.open(fresh / "esac")
     assert run.members("timing/member_seconds").shape == run.members("length").shape == (7, 10)
     assert len(run.history) == 7
-    assert run.history["env_steps_population"].iloc[-1] == run.members("length").sum()
+    assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()  # with those of trials

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import EAGER, LEARNER, POPULATION, ROUTINE, TASK, run
-from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, epsilon, make
+from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
 
 from esac_mpi import evolution, noise
@@ -280,10 +280,19 @@ class Ending(Track):
         return observation, reward, ended, False
 
 
-ALL = ["--esac.replayed", "sample", "--esac.replayed_members", 3, "--esac.winner_selection", "hard"]
-ALL += ["--esac.gradient", "displacement_clipped", "--esac.adoption", "tested", "--esac.action_noise", 0.1]
-ALL += ["--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2, "--esac.sac_copy_noise", "false"]
-ALL += ["--esac.phase_timing", "virtual", "--esac.update_cost", 0.1, "--esac.workers", 2, "--esac.length_cap", 1.5, "--esac.sac_min_steps", 30]
+ALL = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--esac.gradient", "displacement_clipped"]
+ALL += [
+    "--esac.action_noise",
+    0.1,
+    "--esac.fitness_shaping",
+    "sign_ranks",
+    "--esac.fitness_episodes",
+    2,
+    "--esac.length_cap",
+    1.5,
+]
+ALL += ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.replayed", "sample", "--esac.replayed_members", 3]
+ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.update_cost", 0.4, "--esac.workers", 2, "--seed", 5]
 
 
 def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch):

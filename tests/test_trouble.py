@@ -51,7 +51,7 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
     number = r"-\d+\.\d+"
     begins = rf"esac_mpi: member \d of generation (\d+) had the return {number}, and has {number} when it is played again, "
-    ends = rf"in the SAC phase of generation (\d+); the last checkpoint stands"
+    ends = r"in the SAC phase of generation (\d+); the last checkpoint stands"
     found = re.fullmatch(rf"{begins}.* {platform.node()}.*, {ends}", told)
     assert found, told
     assert found[1] == found[2]
