@@ -281,18 +281,10 @@ class Ending(Track):
 
 
 ALL = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--esac.gradient", "displacement_clipped"]
-ALL += [
-    "--esac.action_noise",
-    0.1,
-    "--esac.fitness_shaping",
-    "sign_ranks",
-    "--esac.fitness_episodes",
-    2,
-    "--esac.length_cap",
-    1.5,
-]
+ALL += ["--esac.action_noise", 0.1, "--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2, "--seed", 5]
 ALL += ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.replayed", "sample", "--esac.replayed_members", 3]
-ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.update_cost", 0.4, "--esac.workers", 2, "--seed", 5]
+ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.update_cost", 0.4, "--esac.workers", 2]
+ALL += ["--esac.length_cap", 1.5]
 
 
 def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch):

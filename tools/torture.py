@@ -2,7 +2,8 @@
 
     python tools/torture.py [--kills 200] [--seed 0] [--dir DIR]
 
-Three parts run side by side on the cyclic MDP: ES, ESAC, and ESAC with SAC phases beside the evaluation (learner_lag = 2).
+Four parts run side by side on the cyclic MDP: ES, ESAC, and ESAC with SAC phases beside the evaluation, by learner_lag = 2 and by
+the virtual clock; all of ESAC play members' episodes again, two adopt by a test.
 Each is killed (SIGKILL of one random rank, or of everything at once) while it starts, while it publishes a file, in a SAC
 phase, or at any other moment, and started again on 1 to 3 ranks until it is finished; then it begins again in another
 directory, until the kills are used up. After every kill the published rows must equal the undisturbed run's; at the end all
@@ -90,8 +91,8 @@ def main(argv: list[str]) -> int:
         for number, (name, arguments) in enumerate(PARTS.items()):
             (place / name).mkdir(parents=True)
             parts.append(Part(name, arguments, place / name, random.Random(f"{options.seed} {number}")))
-        fourth = options.kills // 4
-        shares = [options.kills - 2 * fourth, fourth, fourth]  # ES starts fastest: it needs no torch
+        fifth = options.kills // 5
+        shares = [options.kills - 3 * fifth, fifth, fifth, fifth]  # ES starts fastest: it needs no torch
         with ThreadPoolExecutor() as pool:
             problems = list(filter(None, pool.map(torture, parts, shares)))
     print(table(parts))

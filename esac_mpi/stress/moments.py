@@ -51,6 +51,8 @@ def wait(job: Job, condition: Callable[[], object], seconds: float = PATIENCE, p
 def in_phase(part: Part, generation: int) -> bool:
     """Return whether a SAC phase runs in a generation of this part (1, 2, ...)."""
     begun = part.straight.get("metrics/sac_phase", np.zeros(GENERATIONS))
+    if part.name == "ESAC virtual":  # one follows another
+        return bool(begun[: generation - 1].any())
     first = generation - LAG if part.name == "ESAC beside" else generation
     return bool(begun[max(first - 1, 0) : generation].any())
 

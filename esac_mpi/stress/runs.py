@@ -33,14 +33,16 @@ COMMON = [
     *("--task.id=CyclicMDP-v0", "--task.horizon=40", "--policy.hidden", "8", "8", "--evaluation.every=3"),
     *("--evaluation.episodes=4", "--checkpoint.every_generations=3", "--checkpoint.every_minutes=0"),
 ]
-PHASES = [
-    *("--esac.gradient_interval=2", "--esac.sac_min_steps=30", "--esac.sac_episodes=2"),
-    *("--sac.start_steps=20", "--sac.batch_size=16", "--sac.replay_capacity=200"),
-]
+PHASES = ["--esac.sac_min_steps=30", "--sac.start_steps=20", "--sac.batch_size=16", "--sac.replay_capacity=200"]
+INTERVAL = ["--esac.gradient_interval=2", "--esac.sac_episodes=2"]
+CARRIED = ["--esac.replayed=sample", "--esac.adoption=tested", "--esac.adoption_episodes=2"]
+TIMED = ["--esac.phase_timing=virtual", "--esac.workers=2", "--esac.update_cost=0.4", "--esac.length_cap=2"]
+ESAC = [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES]
 PARTS = {
     "ES": ["--algorithm=es", *(f"--es.{option}" for option in EVOLUTION), *COMMON],
-    "ESAC": [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES],
-    "ESAC beside": [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES, f"--esac.learner_lag={LAG}"],
+    "ESAC": [*ESAC, *INTERVAL, *CARRIED],
+    "ESAC beside": [*ESAC, *INTERVAL, f"--esac.learner_lag={LAG}", "--esac.replayed=winners"],
+    "ESAC virtual": [*ESAC, *TIMED, *CARRIED],
 }
 
 
