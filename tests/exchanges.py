@@ -90,9 +90,21 @@ def bulk() -> None:
     world.free()
 
 
+def dealt() -> None:
+    """Map; every rank knows which node did which item, also after others were dealt otherwise."""
+    world = World(Dealt(MPI.COMM_WORLD).over(2))
+    world.hosts = [f"node {rank % 2}" for rank in range(world.size)]
+    for count, expected in ((9, None), (5, np.array([9.0, 1.0, 1.0, 1.0, 1.0]))):
+        table, _ = world.map(lambda _: np.array([float(world.node)]), count, 1, expected)
+        assert {*table[:, 0].tolist()} == {0.0, 1.0}
+        assert [world.host(i) for i in range(count)] == [f"node {int(node)}" for node in table[:, 0]]
+    world.free()
+
+
 if __name__ == "__main__":
     for exchange in (at_work, waiting):
         for rank in (1, 2):  # of the other node, of rank 0's
             abandoned(lambda world, exchange=exchange, rank=rank: exchange(world, rank))
     bulk()
+    dealt()
     print("sound", flush=True)

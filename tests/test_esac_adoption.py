@@ -152,6 +152,18 @@ def test_an_unstable_trial_is_counted_and_decides(world):
     assert row["adopted"] == 1
 
 
+def test_a_trial_is_expected_to_last_as_long_as_an_episode_of_a_member(world, monkeypatch):
+    params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2, esac__fitness_episodes=3)
+    honest, seen = world.map, []
+    monkeypatch.setattr(
+        world, "map", lambda work, count, columns, expected: seen.append(expected) or honest(work, count, columns)
+    )
+    for _ in range(2):
+        advance(world, params, state, env, learner=Teacher(going(2.0)))
+    assert seen[0] is None
+    assert seen[1].tolist() == [30.0] * 10 + [10.0] * 4
+
+
 def test_the_times_of_trials_are_told_apart_from_the_members(world):
     params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2)
     for tried in (False, True):

@@ -19,6 +19,7 @@ from esac_mpi.comm import World
 from esac_mpi.config import Config, load, updated
 from esac_mpi.counters import Best
 from esac_mpi.record import Run, publish, read
+from esac_mpi.rollout import ReturnDiffers
 
 TINY = [
     *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
@@ -197,6 +198,24 @@ def test_a_run_of_a_version_without_replays_trials_and_virtual_time_goes_on_and_
     assert position(other, "env_steps").tolist() == position(one, "env_steps").tolist()
     assert measures.counted_steps(other).tolist() == measures.counted_steps(one).tolist()
     assert "adopt_sac" not in (parts / "config.toml").read_text()
+
+
+def test_what_another_machine_played_is_played_again_and_not_compared(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    again = [*ESAC, "--esac.replayed", "winners"]
+    assert go_on([*again, "--budget.generations", "3", "--run-dir", str(here)]) == 0
+    arrays, attributes = read(here / "checkpoint.h5")
+    assert arrays["state/phase_begun"] == 2  # in flight
+    arrays["state/replayed_returns"] += 1.0  # as other bits would have it
+    publish(here / "checkpoint.h5", arrays, attributes)
+    shutil.copytree(here, there)
+    publish(there / "checkpoint.h5", arrays, {**attributes, "cpu": "another one"})
+    with pytest.raises(ReturnDiffers, match=r"member \d of generation 2 had the return"):
+        go_on([*again, "--budget.generations", "5", "--run-dir", str(here)])
+    assert json.loads((here / "status.json").read_text())["status"] == "failed"
+    assert read(here / "checkpoint.h5")[1]["generation"] == 3
+    assert go_on([*again, "--budget.generations", "5", "--run-dir", str(there)]) == 0
+    assert Run.open(there).columns["metrics/env_steps_replayed"][-1] > 0
 
 
 def test_a_checkpoint_without_what_every_version_has_is_refused(begun):

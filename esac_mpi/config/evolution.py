@@ -156,7 +156,8 @@ class ESAC(Evolution):
     begins in; or some of them by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds
     each return against the one that was gathered."""
     replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "sample"))] = 2
-    """Members whose episodes a phase plays again [members]."""
+    """Members whose episodes a phase plays again [members]. Beside the evaluation their parameters are kept until it enters, 4 d
+    bytes each."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for a SAC phase that could not be made, or not be made again to the bit."""
