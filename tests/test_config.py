@@ -170,11 +170,11 @@ def test_only_fields_that_decide_results_count_as_differences():
         ),
         (
             ["--esac.sac_min_steps", "0", "--esac.phase_timing", "virtual"],
-            "esac.sac_min_steps = 0: a phase has as many steps under esac.phase_timing = virtual",
+            "esac.sac_min_steps = 0: must be positive, a phase has just so many steps under esac.phase_timing = virtual",
         ),
         (
             ["--esac.adoption", "tested", "--esac.adoption_episodes", "1"],
-            "esac.adoption_episodes = 1: a difference has an error from 2 episodes on",
+            "esac.adoption_episodes = 1: must be at least 2, for a difference to have an error",
         ),
         (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
         (["--esac.offspring_transitions", "true"], "command line: unknown key 'esac.offspring_transitions'"),
