@@ -170,7 +170,7 @@ def test_only_fields_that_decide_results_count_as_differences():
         ),
         (
             ["--esac.sac_min_steps", "0", "--esac.phase_timing", "virtual"],
-            "esac.sac_min_steps = 0: must be positive, a phase has just so many steps under esac.phase_timing = virtual",
+            "esac.sac_min_steps = 0: must be positive, a phase has just so many under esac.phase_timing = virtual",
         ),
         (
             ["--esac.adoption", "tested", "--esac.adoption_episodes", "1"],

@@ -164,7 +164,7 @@ class ESAC(Evolution):
         if not self.sac_episodes and not self.sac_min_steps:
             yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
         if not self.sac_min_steps and self.phase_timing == "virtual":
-            yield f"{table}.sac_min_steps = 0: must be positive, a phase has just so many steps under {table}.phase_timing = virtual"
+            yield f"{table}.sac_min_steps = 0: must be positive, a phase has just so many under {table}.phase_timing = virtual"
         if self.adoption == "tested" and self.adoption_episodes < 2:
             yield f"{table}.adoption_episodes = {self.adoption_episodes}: must be at least 2, for a difference to have an error"
         if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
