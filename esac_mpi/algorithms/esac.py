@@ -75,7 +75,7 @@ def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation. Algorithm 1, lines 1-3."""
     theta_es = params.layout.initial(params.config.seed, THETA_ES)
     theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
-    zeros = np.zeros_like(theta_es)
+    zeros, unseen = np.zeros_like(theta_es), np.zeros((3, params.layout.sizes[0]))
     esac, d = params.config.esac, params.layout.d
     trial = population.board(params, esac, 2 * esac.adoption_episodes * (esac.adoption == "tested"))
     world.reserve(trial.rows, trial.columns)
@@ -87,6 +87,8 @@ def init(params: Params, world: Memory) -> State:
         adam_v=world.share(zeros),
         replayed_theta=world.shared((esac_phase.replays(esac), d)),
         parents=new_population(esac, born=0),
+        observation_sums=unseen,
+        phase_sums=unseen,
         sigma=esac.sigma,
     )
 
@@ -106,7 +108,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     cap, expected = population.length_cap(esac, state.mean_length), expected_members(esac, state.expected_length)
     sigmas, tried, phases = slot_sigmas(esac, state), trials(esac, state), state.counters.learner_phases
     found = evaluate_population(
-        params, esac, k, sigmas, state.parent, world, env, cap, expected=expected, trials=tried
+        params, esac, k, sigmas, state.parent, world, env, cap, state.normaliser, expected, tried
     )  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     clock.append(world.clock())
@@ -130,6 +132,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
+    if esac.observation_normalisation:
+        own = learning.seen(world, learner) if phase is not None else 0.0
+        state.observation_sums = state.observation_sums + found.observation_sums + own  # another array: phase_sums stay
     if esac.phase_timing == "virtual":
         state.phase_left = esac_phase.left(params, state, found, begins=plan.learns)
     if plan.learns and beside:

@@ -14,6 +14,7 @@ from esac_mpi.envs import Env
 from esac_mpi.learning import Steps
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, make_policy
+from esac_mpi.policy import Normaliser
 from esac_mpi.population import Population
 from esac_mpi.rollout import ReturnDiffers
 
@@ -71,11 +72,14 @@ def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bo
 
 
 def choose(params: Params, state: State, k: int, sigmas: np.ndarray, found: Population, world: World) -> list[str]:
-    """Note what the phase of generation k plays again, each member rebuilt on every node; return the hosts that played them."""
+    """Note what the phase of generation k sees observations by and what it plays again; return the hosts that played it.
+
+    Each member is rebuilt on every node.
+    """
     esac = params.config.esac
     members = chosen(params, k, found.fitness)
     state.replayed_members, state.replayed_returns = members, found.fitness[members]
-    state.replayed_cap = found.cap
+    state.replayed_cap, state.phase_sums = found.cap, state.observation_sums
     slices = [part for _, part in noise.blocks(params.layout.d)]
 
     def rebuild(block: int) -> np.ndarray:
@@ -133,13 +137,15 @@ def steps(params: Params, state: State, k: int, env: Env, learner: Any, world: W
             error.add_note(f"there {there}, here {world.hosts[0]}: these compute different bits; run on nodes of one kind")
             raise
     virtual = esac.phase_timing == "virtual"
-    phase = yield from learner.begin(env, k, 0 if virtual else esac.sac_episodes, esac.sac_min_steps, cut=virtual)
+    episodes, sums = 0 if virtual else esac.sac_episodes, state.phase_sums if esac.observation_normalisation else None
+    phase = yield from learner.begin(env, k, episodes, esac.sac_min_steps, virtual, sums)
     return replace(phase, replayed_steps=replayed)
 
 
 def play_again(params: Params, state: State, k: int, place: int, env: Env, learner: Any) -> Generator[None, None, int]:
     """Play the episodes of one of the noted members into the replay; return their steps. Raises ReturnDiffers."""
-    policy, esac = make_policy(params, env).set(state.replayed_theta[place]), params.config.esac
+    policy, esac = make_policy(params, env, Normaliser.of(state.phase_sums)), params.config.esac
+    policy.set(state.replayed_theta[place])
     i, gathered = int(state.replayed_members[place]), float(state.replayed_returns[place])
     rows, count = yield from population.play_again(params, esac, k, i, env, policy, state.replayed_cap, gathered)
     for row in rows:
