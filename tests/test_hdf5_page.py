@@ -30,7 +30,7 @@ def fresh(tmp_path_factory):
     path = tmp_path_factory.mktemp("fresh")
     more = {
         "esac": [*POPULATION, *PHASES, *LEARNER, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
-        "es": [*STRATEGY, "--es.observation_normalisation", "true"],
+        "es": STRATEGY,
         "sac": [*LEARNER, "--sac.steps_per_generation", 20, "--sac.value_network", "true", "--sac.automatic_temperature", "true"],
     }
     for name in ("td3", "ddpg"):
@@ -38,7 +38,8 @@ def fresh(tmp_path_factory):
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    lines = [[*common, "--algorithm", name, "--run-dir", path / name, *more[name]] for name in ALGORITHMS]
+    own = [["--algorithm", name, "--run-dir", path / name, f"--{name}.observation_normalisation", "true"] for name in ALGORITHMS]
+    lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]
     arguments = json.dumps([list(map(str, line)) for line in lines])
     line = [sys.executable, "-c", PROGRAM, arguments]
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
