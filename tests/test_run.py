@@ -252,7 +252,7 @@ def replayed(path: Path) -> float:
 def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path):
     assert replayed(straight) == summary(straight)["best_return"]
     normalised = ["--esac.observation_normalisation", True, "--esac.sigma", 0.5]
-    arguments = ["--task.id", "Pendulum-v1", *SMALL, *normalised]
+    arguments = ["--task.id", "Pendulum-v1", "--task.horizon", 40, *SMALL, *normalised]
     for generations in (4, 5, 7):  # rewritten at each start
         run(0, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "run")
         assert replayed(tmp_path / "run") == summary(tmp_path / "run")["best_return"]
