@@ -100,8 +100,17 @@ class Learner(Protocol):
     def replay(self) -> Any:
         """What it learns from; None where that is its last rollout alone."""
 
-    def begin(self, env: Any, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Any]:
-        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; it ends with what it did."""
+    @property
+    def seen(self) -> np.ndarray | None:
+        """Sums over the observations that a phase acted on, float64 [3, o], where it was given sums."""
+
+    def begin(
+        self, env: Any, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None
+    ) -> Generator[None, None, Any]:
+        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; it ends with what it did.
+
+        sums: over observations seen before it, [3, o], by which it standardises its own; None: it takes them as they are.
+        """
 
     def hold(self) -> None:
         """Keep what `arrays` gives as it is now, until `release`."""

@@ -148,6 +148,11 @@ def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, lea
     counters.learner_phases += 1
 
 
+def seen(world: World, learner: Learner | None) -> np.ndarray:
+    """Return, on every rank, the sums over the observations that the phase which has ended acted on, float64 [3, o]."""
+    return world.from_root(learner.seen if learner is not None and world.leads else None)
+
+
 def give_up(world: World) -> None:
     """Forget the phase in flight, whose result can enter no more; all ranks evaluate again."""
     world.end_background()

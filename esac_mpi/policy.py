@@ -70,6 +70,9 @@ class Layout:
         return theta
 
 
+CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too
+
+
 @dataclass(frozen=True)
 class Normaliser:
     """Standardisation of observations: clip((o - mean) / std, -5, 5). Source: OpenAI-ES."""
@@ -77,9 +80,33 @@ class Normaliser:
     mean: np.ndarray  # float32 [observation]
     std: np.ndarray  # float32 [observation]
 
+    @classmethod
+    def of(cls, sums: np.ndarray) -> "Normaliser | None":
+        """Return the standardisation by sums over observations, float64 [3, observation]; None where they are over none.
+
+        sums: count, sum and sum of squares, as `count_in` makes them.
+        """
+        count, total, squares = sums
+        if not count.any():
+            return None
+        mean = total / count
+        std = np.sqrt(np.maximum(squares / count - mean**2, 1e-2))
+        return cls(mean.astype(np.float32), std.astype(np.float32))
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Return an observation [observation] as it is seen."""
+        return np.clip((observation - self.mean) / self.std, -CLIP, CLIP)
+
     def stacked(self) -> np.ndarray:
         """Return [mean, std], float32 [2, observation]."""
         return np.stack([self.mean, self.std])
+
+
+def count_in(sums: np.ndarray, observation: np.ndarray) -> None:
+    """Add an observation [observation] to sums, float64 [3, observation], in place: count, sum, sum of squares."""
+    sums[0] += 1.0
+    sums[1] += observation
+    sums[2] += np.square(observation, dtype=np.float64)
 
 
 class Policy:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from esac_mpi.counters import Counters
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, Row, make_policy
-from esac_mpi.policy import Normaliser, Policy
+from esac_mpi.policy import Normaliser, Policy, count_in
 from esac_mpi.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, play, playing
 from esac_mpi.transitions import Recorder
 
@@ -70,7 +71,7 @@ class Columns(NamedTuple):
 def columns(params: Params, table: Evolution) -> Columns:
     """Return where the results of a member of this table's population stand."""
     signs = table.fitness_shaping in ("sign", "sign_ranks")
-    sums = 3 * params.layout.sizes[0] * getattr(table, "observation_normalisation", False)
+    sums = 3 * params.layout.sizes[0] * table.observation_normalisation
     edges = np.cumsum([5, signs, sums]).tolist()
     return Columns(0, 1, 2, 3, 4, *(slice(*pair) for pair in pairwise(edges)))
 
@@ -159,14 +160,11 @@ def play_member(params: Params, table: Evolution, k: int, i: int, env: Env, poli
     row = np.zeros(at.observation_sums.stop)
     sums = row[at.observation_sums].reshape(3, -1)  # a view
 
-    def watch(observation: np.ndarray) -> None:
-        sums[0] += 1.0
-        sums[1] += observation
-        sums[2] += np.square(observation, dtype=np.float64)
+    watch = partial(count_in, sums) if sums.size else None
 
     for number in range(episodes):
         seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
-        episode = play(env, policy, seed, watch if sums.size else None, cap, disturb)
+        episode = play(env, policy, seed, watch, cap, disturb)
         row[at.fitness] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
         row[at.length] += episode.episodic_length

@@ -31,7 +31,7 @@ def fresh(tmp_path_factory):
     value = ["--sac.value_network", "true", "--sac.automatic_temperature", "true"]
     more = {
         "esac": [*POPULATION, *PHASES, *LEARNER, *value, "--esac.adoption", "tested"],
-        "es": [*STRATEGY, "--es.observation_normalisation", "true"],
+        "es": STRATEGY,
         "sac": [*LEARNER, "--sac.steps_per_generation", 20, *value],
     }
     for name in ("td3", "ddpg"):
@@ -39,7 +39,8 @@ def fresh(tmp_path_factory):
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    lines = [[*common, "--algorithm", name, "--run-dir", path / name, *more[name]] for name in ALGORITHMS]
+    own = [["--algorithm", name, "--run-dir", path / name, f"--{name}.observation_normalisation", "true"] for name in ALGORITHMS]
+    lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]
     arguments = json.dumps([list(map(str, line)) for line in lines])
     line = [sys.executable, "-c", PROGRAM, arguments]
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)

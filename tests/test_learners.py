@@ -47,6 +47,7 @@ def test_every_learner_learns_a_line(name, seed):
 @pytest.mark.parametrize("name", RIVALS)
 def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone):
     table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
+    table |= {"observation_normalisation": name == "ddpg"}
     options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     arguments = ["--algorithm", name, *TASK, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
@@ -62,6 +63,7 @@ def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone)
 def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone):
     """Whole episodes of Pendulum, truncated at 30 steps: two of each generation, the first 100 steps uniform."""
     table = {"episodes_on": "ranks", "episodes_per_generation": 2, "start_steps": 100, "batch_size": 16, "replay_capacity": 150}
+    table |= {"observation_normalisation": True}
     options = [token for key, value in table.items() for token in (f"--td3.{key}", value)]
     arguments = ["--algorithm", "td3", "--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 6, "--run-dir", tmp_path / "straight")

@@ -149,6 +149,7 @@ def test_it_learns_the_toy(kind, seed):
 
 
 SMALL = ["--ppo.steps_per_generation", 70, "--ppo.batch_size", 16, "--ppo.epochs", 3]
+NORMALISED = ["--ppo.observation_normalisation", "true"]
 
 
 def counted(path, monkeypatch, ranks: int, *arguments) -> int:
@@ -161,7 +162,7 @@ def counted(path, monkeypatch, ranks: int, *arguments) -> int:
 
 def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch):
     """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
-    arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, "--budget.generations"]
+    arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, *NORMALISED, "--budget.generations"]
     straight = counted(tmp_path / "a", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "straight")
     counted(tmp_path / "b", monkeypatch, 2, *arguments, 3, "--run-dir", tmp_path / "parts")
     again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
@@ -179,7 +180,7 @@ def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_st
 
 def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path):
     """A discrete task, whose outputs are scaled in the file."""
-    arguments = ["--algorithm", "ppo", "--task.id", "CartPole-v1", *ROUTINE, *SMALL, "--ppo.lr_ppo", 0.01]
+    arguments = ["--algorithm", "ppo", "--task.id", "CartPole-v1", *ROUTINE, *SMALL, "--ppo.lr_ppo", 0.01, *NORMALISED]
     run(1, *arguments, "--budget.generations", 6, "--run-dir", tmp_path)
     policy, env = Saved.load(tmp_path), envs.make("CartPole-v1")
     assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)

@@ -103,6 +103,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         (["--es.sigma", "0.5"], "--es.sigma: algorithm = esac does not read it; did you mean --esac.sigma?"),
         (["--algorithm", "td3", "--sac.gamma", "0.9"], "did you mean --td3.gamma?"),
         (["--algorithm", "es", "--learner.threads", "2"], "--learner.threads: algorithm = es does not read it"),
+        (["--sac.observation_normalisation", "true"], "did you mean --esac.observation_normalisation?"),
         (["--sac.steps_per_generation", "50"], "--sac.steps_per_generation: algorithm = esac does not read it"),
         (["--algorithm", "ppo", "--policy.output", "clip"], "--policy.output: algorithm = ppo does not read it"),
         (["--esac.noise_table_size", "9"], "--esac.noise_table_size: read only with esac.noise = table"),
@@ -141,6 +142,19 @@ def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path)
     assert warned == [f"{tmp_path}/x.toml: this run does not read esac.sigma, esac.lr_es"]
     (tmp_path / "y.toml").write_text('algorithm = "es"\n[esac]\nreading = "repo"\n')
     assert (told(tmp_path / "y.toml")[0].es.population_size, told(tmp_path / "y.toml")[0].es.sampling) == (10, "repo")
+
+
+def test_sac_takes_from_esac_whether_observations_are_standardised(tmp_path):
+    (tmp_path / "x.toml").write_text("[esac]\nobservation_normalisation = true\n")
+    found, said, warned = told(tmp_path / "x.toml", "--algorithm", "sac")
+    assert (found.sac.observation_normalisation, warned) == (True, [])
+    assert said == [f"sac, which is half of ESAC, takes from [esac] of {tmp_path}/x.toml: observation_normalisation = true"]
+    (tmp_path / "esac.toml").write_text(to_toml(load([str(tmp_path / "x.toml")])[0]))
+    assert told(tmp_path / "esac.toml", "--algorithm", "sac")[0].sac.observation_normalisation
+    assert not told(tmp_path / "x.toml", "--algorithm", "sac", "--sac.observation_normalisation", "false")[
+        0
+    ].sac.observation_normalisation
+    assert not told(tmp_path / "x.toml", "--algorithm", "td3")[0].td3.observation_normalisation
 
 
 def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):

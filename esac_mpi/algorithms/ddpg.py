@@ -6,6 +6,8 @@ Source: Lillicrap et al. 2016. The other ranks share the evaluations.
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from esac_mpi.algorithms import td3
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
 from esac_mpi.algorithms.td3 import added, board, generation, reserve
@@ -34,4 +36,4 @@ class State(td3.State):
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: SAC's initial mean, so that rivals start alike."""
-    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
+    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)), np.zeros((3, params.layout.sizes[0])))

@@ -3,7 +3,7 @@
 Source: Salimans et al. 2017, Evolution Strategies as a Scalable Alternative to Reinforcement Learning (OpenAI-ES): mirrored
 sampling, centred ranks, Adam. The gradient is 1/(n sigma) sum_i F_i eps_i, as in the text; their code leaves 1/sigma out,
 which matters for SGD and weight decay alone. What their text, blog or code has beside this is a field of `config.Evolution`:
-other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD; and in `config.ES` normalised observations.
+other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD, normalised observations.
 """
 
 import math
@@ -54,12 +54,7 @@ class State:
     @property
     def normaliser(self) -> Normaliser | None:
         """The running standardisation of observations, or None where it is off or has seen nothing."""
-        count, total, squares = self.observation_sums
-        if not count.any():
-            return None
-        mean = total / count
-        std = np.sqrt(np.maximum(squares / count - mean**2, 1e-2))
-        return Normaliser(mean.astype(np.float32), std.astype(np.float32))
+        return Normaliser.of(self.observation_sums)
 
 
 def init(params: Params, world: Memory) -> State:

@@ -75,7 +75,7 @@ def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation. Algorithm 1, lines 1-3."""
     theta_es = params.layout.initial(params.config.seed, THETA_ES)
     theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
-    zeros = np.zeros_like(theta_es)
+    zeros, unseen = np.zeros_like(theta_es), np.zeros((3, params.layout.sizes[0]))
     esac, d = params.config.esac, params.layout.d
     if esac.adoption == "tested":
         with_trials = population.board(params, esac, 2 * esac.adoption_episodes)
@@ -88,6 +88,8 @@ def init(params: Params, world: Memory) -> State:
         adam_v=world.share(zeros),
         replayed_theta=world.shared((esac_phase.replays(esac) * esac_phase.beside(esac), d)),
         parents=new_population(esac, born=0),
+        observation_sums=unseen,
+        phase_sums=unseen,
         sigma=esac.sigma,
     )
 
@@ -107,7 +109,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     cap, expected = population.length_cap(esac, state.mean_length), expected_members(esac, state.expected_length)
     sigmas, on_trial, phases = slot_sigmas(esac, state), trials(esac, state), state.counters.learner_phases
     found = evaluate_population(
-        params, esac, k, sigmas, state.parent, world, env, cap, expected=expected, trials=on_trial
+        params, esac, k, sigmas, state.parent, world, env, cap, state.normaliser, expected, on_trial
     )  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     clock.append(world.clock())
@@ -116,7 +118,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
     phase, phase_seconds = None, np.nan
-    again = esac_phase.choose(params, k, found, world) if plan.learns else None
+    again = esac_phase.choose(params, state, k, found, world) if plan.learns else None
     if again and not beside:  # lines 12-23
         esac_phase.begin(params, state, k, world, env, learner, again)
     if ends or (again and not beside):
@@ -131,6 +133,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
         state.phase_begun = 0
+    if esac.observation_normalisation:
+        own = learning.seen(world, learner) if phase is not None else 0.0
+        state.observation_sums = state.observation_sums + found.observation_sums + own  # another array: phase_sums stay
     if esac.phase_timing == "virtual":
         state.phase_left = esac_phase.left(params, state, found, again)
     if again and beside:

@@ -14,17 +14,19 @@ from esac_mpi.envs import Env
 from esac_mpi.learning import Steps
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, make_policy
+from esac_mpi.policy import Normaliser
 from esac_mpi.population import Population
 from esac_mpi.rollout import ReturnDiffers
 
 
 @dataclass(frozen=True)
 class Again:
-    """Members whose episodes a phase plays again."""
+    """Members whose episodes a phase plays again, and by what it and they see."""
 
     members: np.ndarray  # int64
     returns: np.ndarray  # float64 what they were evaluated to; nan = by another machine, or in another task
     cap: int  # at which their episodes were truncated; 0 = none [steps]
+    sums: np.ndarray  # float64 [3, observation] of the observations before their generation; zeros without normalisation
     hosts: Sequence[str] = ()  # that played them; empty after a restart
 
 
@@ -80,7 +82,7 @@ def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bo
     return esac.phase_timing == "virtual" or k % esac.gradient_interval == 0
 
 
-def choose(params: Params, k: int, found: Population, world: World) -> Again:
+def choose(params: Params, state: State, k: int, found: Population, world: World) -> Again:
     """Return what a phase of generation k plays again; only members with a finite return."""
     esac, fitness = params.config.esac, found.fitness
     if esac.replayed == "winners":
@@ -88,7 +90,7 @@ def choose(params: Params, k: int, found: Population, world: World) -> Again:
     else:
         drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][: replays(esac)]
-    return Again(members, fitness[members], found.cap, [world.host(int(i)) for i in members])
+    return Again(members, fitness[members], found.cap, state.observation_sums, [world.host(int(i)) for i in members])
 
 
 def note(params: Params, state: State, k: int, sigmas: np.ndarray, again: Again, world: World) -> None:
@@ -104,6 +106,7 @@ def note(params: Params, state: State, k: int, sigmas: np.ndarray, again: Again,
         return np.zeros(1)
 
     state.replayed_members, state.replayed_returns, state.replayed_cap = again.members, again.returns, again.cap
+    state.phase_sums = again.sums
     if members:
         world.over_blocks(rebuild, len(slices), 1)
 
@@ -123,7 +126,7 @@ def begin(params: Params, state: State, k: int, world: World, env: Env, learner:
     Beside the evaluation, its result enters at the end of a later generation. again: what it plays again; None = as noted.
     """
     played_in = params.learner_env or env
-    chosen = again or Again(state.replayed_members, state.replayed_returns, state.replayed_cap)
+    chosen = again or Again(state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums)
 
     def made() -> Steps:
         return steps(params, state, k, chosen, played_in, learner, world.hosts[0])
@@ -141,7 +144,8 @@ def steps(params: Params, state: State, k: int, again: Again, env: Env, learner:
             error.add_note(where(again.hosts[place] if again.hosts else "", here))
             raise
     virtual = esac.phase_timing == "virtual"
-    phase = yield from learner.begin(env, k, 0 if virtual else esac.sac_episodes, esac.sac_min_steps, cut=virtual)
+    episodes, sums = 0 if virtual else esac.sac_episodes, again.sums if esac.observation_normalisation else None
+    phase = yield from learner.begin(env, k, episodes, esac.sac_min_steps, virtual, sums)
     return replace(phase, replayed_steps=replayed)
 
 
@@ -149,7 +153,7 @@ def play_again(
     params: Params, state: State, k: int, again: Again, place: int, env: Env, learner: Any
 ) -> Generator[None, None, int]:
     """Play the episodes of one of the chosen members into the replay; return their steps. Raises ReturnDiffers."""
-    policy, esac, i = make_policy(params, env), params.config.esac, int(again.members[place])
+    policy, esac, i = make_policy(params, env, Normaliser.of(again.sums)), params.config.esac, int(again.members[place])
     if beside(esac):
         policy.set(state.replayed_theta[place])
     else:  # its parent is still there

@@ -41,6 +41,7 @@ class State:
     """All that changes, beside the learner on rank 0."""
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the mean; in discrete tasks what the choice is made by
+    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -52,8 +53,8 @@ class State:
 
     @property
     def normaliser(self) -> Normaliser | None:
-        """None: the learner sees plain observations."""
-        return None
+        """The running standardisation of observations, or None where it is off or has seen nothing."""
+        return Normaliser.of(self.observation_sums)
 
 
 def board(params: Params) -> Board:
@@ -63,7 +64,7 @@ def board(params: Params) -> Board:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: zeros, as the library draws its weights on rank 0 alone."""
-    return State(world.share(np.zeros(params.layout.d, np.float32)))
+    return State(world.share(np.zeros(params.layout.d, np.float32)), np.zeros((3, params.layout.sizes[0])))
 
 
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
@@ -71,10 +72,13 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.
     """
-    k, start, steps = state.generation + 1, world.clock(), params.config.ppo.steps_per_generation
-    learning.begin(world, learner, k, lambda: learner.begin(params.learner_env, k, 0, steps, cut=True))
+    k, start, options, own_env = state.generation + 1, world.clock(), params.config.ppo, params.learner_env
+    sums = state.observation_sums if options.observation_normalisation else None
+    learning.begin(world, learner, k, lambda: learner.begin(own_env, k, 0, options.steps_per_generation, True, sums))
     phase, busy, _ = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta, learner)
+    if sums is not None:
+        state.observation_sums = sums + learning.seen(world, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}

@@ -41,6 +41,7 @@ class State:
     """All that changes, beside the learner on rank 0."""
 
     theta_sac: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor's mean
+    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -52,13 +53,13 @@ class State:
 
     @property
     def normaliser(self) -> Normaliser | None:
-        """None: SAC sees plain observations."""
-        return None
+        """The running standardisation of observations, or None where it is off or has seen nothing."""
+        return Normaliser.of(self.observation_sums)
 
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
-    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
+    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)), np.zeros((3, params.layout.sizes[0])))
 
 
 def board(params: Params) -> Board:
@@ -68,10 +69,13 @@ def board(params: Params) -> Board:
 
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
-    k, start, steps = state.generation + 1, world.clock(), params.config.sac.steps_per_generation
-    learning.begin(world, learner, k, lambda: learner.begin(env, k, 0, steps, cut=True))
+    k, start, options = state.generation + 1, world.clock(), params.config.sac
+    sums = state.observation_sums if options.observation_normalisation else None
+    learning.begin(world, learner, k, lambda: learner.begin(env, k, 0, options.steps_per_generation, True, sums))
     phase, busy, _ = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta_sac, learner)
+    if sums is not None:
+        state.observation_sums = sums + learning.seen(world, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}

@@ -50,6 +50,7 @@ class State:
     NAME: ClassVar[str] = "td3"  # of the learner, its table and its policy
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor
+    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -61,13 +62,13 @@ class State:
 
     @property
     def normaliser(self) -> Normaliser | None:
-        """None: the learner sees plain observations."""
-        return None
+        """The running standardisation of observations, or None where it is off or has seen nothing."""
+        return Normaliser.of(self.observation_sums)
 
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: SAC's initial mean, so that rivals start alike."""
-    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)))
+    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)), np.zeros((3, params.layout.sizes[0])))
 
 
 def board(params: Params) -> Board:
@@ -84,13 +85,18 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     options = getattr(params.config, name)
     shared = options.episodes_on == "ranks"
     played, playing = play(params, state, world, env, k) if shared else ([], 0.0)
+    sums = state.observation_sums if options.observation_normalisation else None
 
     def steps() -> Steps:
-        return learner.take(played, k) if shared else learner.begin(env, k, 0, options.steps_per_generation, cut=True)
+        if shared:
+            return learner.take(played, k, sums)
+        return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
     learning.begin(world, learner, k, steps)
     phase, busy, _ = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta, learner)
+    if sums is not None:
+        state.observation_sums = sums + learning.seen(world, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(name, phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
@@ -103,7 +109,8 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[
     Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
     """
     options, size = getattr(params.config, state.NAME), env.action_size
-    mean = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(size), np.ones(size)).set(state.theta)
+    activation, low, high = params.config.policy.activation, -np.ones(size), np.ones(size)
+    mean = Policy(params.layout, activation, "tanh", low, high, state.normaliser).set(state.theta)
     warm = state.counters.env_steps_learner >= options.start_steps
     noise = options.exploration_noise if warm else None
     return collect(world, env, mean, options.episodes_per_generation, params.config.seed, k, noise)

@@ -7,7 +7,7 @@ from typing import Any
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
-from esac_mpi.config.halves import from_esac, told_of_es
+from esac_mpi.config.halves import from_esac, told_of_half
 from esac_mpi.config.names import known
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
@@ -48,7 +48,7 @@ def load(
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     _refuse_unread(config, named)
     taken = from_esac(file, named)
-    if told := told_of_es(taken, source):
+    if told := told_of_half(taken, source):
         say(told)
     if idle := set_in_vain(config, file, taken):
         warn(f"{source}: this run does not read {', '.join(idle)}")

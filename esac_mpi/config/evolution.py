@@ -42,6 +42,9 @@ class Evolution(Table):
     action_noise: NonNegativeFloat = 0.0
     """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
     an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. OpenAI-ES: on; P, C: off. Of the
+    population's episodes, and of SAC's own; members, SAC and its copies see alike, and the replay has them as they were."""
     length_cap: Annotated[NonNegativeFloat, OffOr(1, 1000, when_run=True)] = 0.0
     """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
 
@@ -63,16 +66,13 @@ class ES(Evolution):
 
     READS = Reads(also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
 
-    observation_normalisation: bool = False
-    """Standardise observations by running statistics of the population's, clipped to +-5. OpenAI-ES: on; off here, so that
-    es is half of ESAC, whose SAC copies see plain observations."""
-
 
 @dataclass(frozen=True)
 class ESAC(Evolution):
     """algorithm = "esac": Algorithm 1."""
 
-    READS = Reads(("sac", "learner"), without=("sac.steps_per_generation",))  # a phase has its own length
+    # a phase has its own length, and sees observations as the population does
+    READS = Reads(("sac", "learner"), without=("sac.steps_per_generation", "sac.observation_normalisation"))
 
     reading: Literal["recommended", "paper", "repo"] = "recommended"
     """Sets every switch below to one reading of the paper (config/readings.py); single fields override it."""

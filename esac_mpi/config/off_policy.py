@@ -44,6 +44,9 @@ class SAC(Table):
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: PositiveInt = 1000
     """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut and bootstrapped."""
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
+    deviations; the replay has them as they were. As OpenAI-ES; P, C: off. Within ESAC: esac.observation_normalisation."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""
@@ -90,6 +93,9 @@ class TD3(Table):
     generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
     episodes_per_generation: Annotated[PositiveInt, OnlyWith(episodes_on="ranks")] = 8
     """Episodes of a generation under episodes_on = ranks [episodes]; not the number of ranks, on which no result depends."""
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
+    deviations; the replay has them as they were. As OpenAI-ES; F: off."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""
@@ -133,6 +139,9 @@ class DDPG(Table):
     generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
     episodes_per_generation: Annotated[PositiveInt, OnlyWith(episodes_on="ranks")] = 8
     """Episodes of a generation under episodes_on = ranks [episodes]; not the number of ranks, on which no result depends."""
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
+    deviations; the replay has them as they were. As OpenAI-ES; L: off."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""

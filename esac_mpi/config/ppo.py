@@ -38,6 +38,9 @@ class PPO(Table):
     """Passes over a rollout [epochs]. B, S."""
     initial_std: PositiveFloat = 1.0
     """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
+    observation_normalisation: bool = False
+    """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
+    deviations. B: off, by a wrapper (VecNormalize, of rewards too), which its zoo has on for MuJoCo; S: off."""
     action: Literal["categorical", "gaussian_argmax"] = "categorical"
     """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
     the ESAC authors' notebooks do."""

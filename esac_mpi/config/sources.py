@@ -20,5 +20,6 @@ def set_in_vain(config: Config, file: dict[str, Any], taken: dict[str, Any]) -> 
     """Return the fields that a file sets away from their defaults and this run does not read; of a run's own it was told once."""
     if is_resolved(file) and file.get("algorithm") == config.algorithm:
         return []
-    names = [name for name, value in file.items() if value != DEFAULTS[name] and name.replace("esac.", "es.", 1) not in taken]
+    of_esac = {f"esac.{name.partition('.')[2]}" for name in taken}
+    names = [name for name, value in file.items() if value != DEFAULTS[name] and name not in of_esac]
     return [*unread(config, names)]

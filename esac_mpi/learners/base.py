@@ -13,7 +13,7 @@ from esac_mpi.learners.network import Adam, Network, assign, forward
 from esac_mpi.learners.replay import Held, Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learning import Phase, Steps
-from esac_mpi.policy import Layout
+from esac_mpi.policy import Layout, Normaliser
 
 
 def device(options: configuration.Learner) -> torch.device:
@@ -50,6 +50,8 @@ class GradientLearner:
     adam: dict[str, Adam]  # by name of what it steps
     targets: dict[str, Network]  # networks that follow others, by name
     update: Any
+    normaliser: Normaliser | None = None  # by which a phase sees observations; its replay has them as they were
+    seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
     _held: tuple[dict[str, np.ndarray], Held] | None = None
 
     def __init__(self, start: Start, options: Any) -> None:
@@ -75,29 +77,42 @@ class GradientLearner:
         """A copy of the actor, float32 [d], in the order of the policy's layout."""
         return self.actor.values.cpu().numpy().copy()
 
-    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
+    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut))
+        return training.run(self.begin(env, k, episodes, steps, cut, sums))
 
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Steps:
+    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.
 
-        Raises LearnerNotFinite.
+        sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's own.
+        None: they are plain. Raises LearnerNotFinite.
         """
+        self._look(sums)
         phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
         self.check_finite()
         return phase
 
-    def take(self, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Steps:
-        """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite."""
+    def take(self, played: Sequence[tuple[np.ndarray, float, int]], k: int, sums: np.ndarray | None = None) -> Steps:
+        """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite.
+
+        sums: as in `begin`.
+        """
+        self._look(sums)
         phase = yield from training.take(self, self._learn, played, k)
         self.check_finite()
         return phase
+
+    def _look(self, sums: np.ndarray | None) -> None:
+        """See the observations of a phase by these sums over earlier ones."""
+        self.normaliser = None if sums is None else Normaliser.of(sums)
+        self.seen = None if sums is None else np.zeros_like(sums)
 
     def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
         if self.env_steps < self.options.start_steps:
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
+        if self.normaliser is not None:
+            observation = self.normaliser(observation)
         action = self._explored(forward(actor, self._activation, observation), random)
         if not np.isfinite(action).all():
             raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")

@@ -3,6 +3,7 @@
 import numpy as np
 from torch import Tensor
 
+from esac_mpi.policy import CLIP, Normaliser
 from esac_mpi.transitions import columns, width
 
 
@@ -24,13 +25,32 @@ class Upload:
 class Batch:
     """A batch of transitions: `rows` [batch, width] on the host takes what `Replay.sample` draws, and `move` brings it over.
 
+    Both observations of a row are standardised on the device, if `standardise` says so: a replay has them as they were.
+
     The rest are views on the device: observation and next_observation [batch, o], taken (observation, action)
     [batch, o + a], reward and terminated [batch].
     """
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int) -> None:
-        upload, at = Upload(like, batch, width(o, a)), columns(o, a)
-        rows = upload.tensor
-        self.rows, self.move = upload.host, upload.move
+        self._upload, at = Upload(like, batch, width(o, a)), columns(o, a)
+        rows = self._upload.tensor
+        self.rows, self._observations = self._upload.host, (at.observation, at.next_observation)
+        self._standard: Tensor | None = None  # [4, width]: mean, std, least and most of a row
         self.observation, self.next_observation = rows[:, at.observation], rows[:, at.next_observation]
         self.taken, self.reward, self.terminated = rows[:, at.taken], rows[:, at.reward], rows[:, at.terminated]
+
+    def standardise(self, normaliser: Normaliser | None) -> None:
+        """Let both observations be standardised from the next `move` on; None: let them be plain."""
+        self._standard = None
+        if normaliser is not None:
+            standard = np.repeat(np.array([[0], [1], [-np.inf], [np.inf]], np.float32), self.rows.shape[1], axis=1)
+            for part in self._observations:
+                standard[:, part] = normaliser.mean, normaliser.std, *np.full((2, normaliser.mean.size), [[-CLIP], [CLIP]])
+            self._standard = self._upload.tensor.new_tensor(standard)
+
+    def move(self) -> None:
+        """Bring the rows over."""
+        self._upload.move()
+        if self._standard is not None:
+            mean, std, low, high = self._standard
+            self._upload.tensor.sub_(mean).div_(std).clamp_(low, high)

@@ -23,6 +23,7 @@ from esac_mpi.learners.batch import Batch
 from esac_mpi.learners.deterministic import Parts
 from esac_mpi.learners.network import TANH_BACKWARD, Operations, Pass
 from esac_mpi.learners.training import Streams
+from esac_mpi.policy import Normaliser
 
 CRITIC = 17  # which network initial weights are drawn for
 
@@ -80,9 +81,10 @@ class Update:
         self._note_critic(self._critic)
         self._note_actor(self._actor)
 
-    def start(self) -> None:
-        """Forget what was measured; follow parameters that were changed from outside."""
+    def start(self, normaliser: Normaliser | None = None) -> None:
+        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
         self.sums.zero_()
+        self._transitions.standardise(normaliser)
         for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
             network.refresh()
 

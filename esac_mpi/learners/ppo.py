@@ -37,7 +37,7 @@ from esac_mpi.learners import LearnerNotFinite, Start, base, training
 from esac_mpi.learners.network import assign
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout
+from esac_mpi.policy import Layout, Normaliser, count_in
 
 WEIGHTS = 19  # which network initial weights are drawn for
 LOGIT_SCALE = 2.0**-16
@@ -73,6 +73,8 @@ class PPO:
     NAME = "PPO"
     replay = stored_replay = None  # it learns from nothing older than its rollout
     _episode: Episode | None = None  # in progress
+    normaliser: Normaliser | None = None  # by which a phase sees observations
+    seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
     _held: dict[str, np.ndarray] | None = None
 
     def __init__(self, start: Start) -> None:
@@ -128,17 +130,20 @@ class PPO:
         """Minibatches ever learned from: Adam's steps."""
         return _steps(self._model.policy.optimizer, self._parts["actor"])
 
-    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Phase:
+    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut))
+        return training.run(self.begin(env, k, episodes, steps, cut, sums))
 
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False) -> Steps:
+    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
 
         The episode in progress carries on, also into the next phase: between phases `env` is the learner's alone. In another
         environment its steps so far are played again. The phase is a function of the learner at its start and of the address
-        (seed, k). Raises LearnerNotFinite.
+        (seed, k). sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's
+        own. None: they are plain. Raises LearnerNotFinite.
         """
+        self.normaliser = None if sums is None else Normaliser.of(sums)
+        self.seen = None if sums is None else np.zeros_like(sums)
         returns: list[float] = []
         before, losses = self.updates, []
         try:
@@ -189,7 +194,9 @@ class PPO:
         random = torch.get_rng_state()  # the library draws from torch's own generator (the CPU's), which others may use too
         for _ in range(steps):
             episode = self._episode = self._episode or self._started(env, k, steps, returns)
-            observation = episode.observation[None].copy()
+            observation = self._standardised(episode.observation)[None].copy()
+            if self.seen is not None:
+                count_in(self.seen, episode.observation)
             torch.set_rng_state(random)
             with torch.no_grad():
                 drawn, value, log_prob = policy(torch.as_tensor(observation, device=self.device))
@@ -230,7 +237,12 @@ class PPO:
     def _value(self, observation: np.ndarray) -> torch.Tensor:
         """Return what the critic says of an observation [o], [1, 1]."""
         with torch.no_grad():
-            return self._model.policy.predict_values(torch.as_tensor(observation[None], device=self.device))
+            seen = self._standardised(observation)[None]
+            return self._model.policy.predict_values(torch.as_tensor(seen, device=self.device))
+
+    def _standardised(self, observation: np.ndarray) -> np.ndarray:
+        """Return an observation [o] as this phase sees it."""
+        return observation if self.normaliser is None else self.normaliser(observation)
 
     def _bootstrapped(self, reward: float, value: torch.Tensor) -> float:
         """Return a reward with the discounted value [1, 1] of what followed, in float32 as the library adds them."""

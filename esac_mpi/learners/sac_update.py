@@ -19,6 +19,7 @@ from torch import Tensor
 from esac_mpi import config
 from esac_mpi.learners.batch import Batch, Upload
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
+from esac_mpi.policy import Normaliser
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # public code of 2018a
 STATISTICS = ("critic_loss", "actor_loss", "value_loss", "mean_q", "temperature", "entropy")
@@ -75,9 +76,10 @@ class Update:
         self._note_critics(self._critics)
         self._note_actor(self._actor)
 
-    def start(self) -> None:
-        """Forget what was measured; follow parameters that were changed from outside."""
+    def start(self, normaliser: Normaliser | None = None) -> None:
+        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
         self.sums.zero_()
+        self._transitions.standardise(normaliser)
         for network in (self.parts.actor, self.parts.critic, self.parts.value, self.parts.target):
             if network:
                 network.refresh()

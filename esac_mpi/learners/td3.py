@@ -22,6 +22,7 @@ from esac_mpi.learners.batch import Batch, Upload
 from esac_mpi.learners.deterministic import Parts
 from esac_mpi.learners.network import TANH_BACKWARD, Operations, Pass
 from esac_mpi.learners.training import Streams
+from esac_mpi.policy import Normaliser
 
 CRITIC1, CRITIC2 = 17, 18  # which network initial weights are drawn for
 
@@ -85,9 +86,10 @@ class Update:
         self._note_critics(self._critics)
         self._note_actor(self._actor)
 
-    def start(self) -> None:
-        """Forget what was measured; follow parameters that were changed from outside."""
+    def start(self, normaliser: Normaliser | None = None) -> None:
+        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
         self.sums.zero_()
+        self._transitions.standardise(normaliser)
         for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
             network.refresh()
 

@@ -13,6 +13,7 @@ from esac_mpi.envs import Env, UnstablePhysics, transition
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.policy import Normaliser, count_in
 
 
 class Streams(NamedTuple):
@@ -32,6 +33,8 @@ class Learner(Protocol):
     actor: Any  # a Network
     update: Any
     options: Any  # interleaved: whether updates follow every step
+    normaliser: Normaliser | None  # by which the phase sees observations
+    seen: np.ndarray | None  # sums over the observations that the phase acts on, [3, o], where they are asked for
 
 
 Act = Callable[[list[np.ndarray], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
@@ -47,7 +50,7 @@ def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: 
     """
     random, first, updates = _streams(learner.seed, k), learner.env_steps, 0
     returns: list[float] = []
-    learner.update.start()
+    learner.update.start(learner.normaliser)
     for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns):
         yield
         if learner.options.interleaved:
@@ -63,10 +66,12 @@ def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, floa
     played: of each episode its transitions as rows [n, width], its return (nan: unstable) and its steps.
     """
     random, first = _streams(learner.seed, k), learner.env_steps
-    learner.update.start()
+    learner.update.start(learner.normaliser)
     for rows, _, steps in played:
         for row in rows:
             learner.replay.add_row(row)
+            if learner.seen is not None:
+                count_in(learner.seen, row[learner.replay.columns.observation])
         learner.env_steps += steps
     updates = yield from learn(first, random)
     returns = [episodic_return for _, episodic_return, _ in played]
@@ -122,6 +127,8 @@ def _play(
         while not ended and not (cut and learner.env_steps == stop):
             action = act(actor, observation, random)
             learner.env_steps += 1
+            if learner.seen is not None:
+                count_in(learner.seen, observation)
             answer = transition(env, action)
             if answer is None:
                 total, ended = math.nan, True

@@ -1,0 +1,217 @@
+"""Observation normalisation: what batches, learners and ESAC's two halves make of it, against the plain formula."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from esac_by_hand import LAYOUT, Teacher, Track, advance, make
+from gradients import Line, same
+from small_learners import RIVALS
+from small_learners import learner as rival
+from small_ppo import KINDS, task
+from small_ppo import learner as ppo
+from small_sac import FORMS
+from small_sac import learner as sac
+
+from esac_mpi import learners, noise, population, state
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import Config, updated
+from esac_mpi.epsilon import make as make_epsilon
+from esac_mpi.learners import training
+from esac_mpi.learners.batch import Batch
+from esac_mpi.noise import Purpose
+from esac_mpi.params import THETA_SAC, Params, make_policy
+from esac_mpi.policy import Layout, Normaliser, count_in
+from esac_mpi.rollout import play
+
+# of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0, standard deviations 1 and 0.1, which is the least
+SUMS = np.array([[4, 4], [8, 0], [20, 0]], np.float64)
+OFF_POLICY = [*(partial(sac, **form) for form in FORMS), *(partial(rival, name) for name in RIVALS)]
+IDS = ["sac", "value", "temperature", "interleaved", *RIVALS]
+
+
+def of_line(mean=0.4, std=0.2, count=100) -> np.ndarray:
+    """Return sums over `count` observations of Line with this mean and standard deviation."""
+    return count * np.array([[1.0], [mean], [std**2 + mean**2]])
+
+
+def by_formula(x: np.ndarray) -> np.ndarray:
+    """Return observations of Line as they are seen by `of_line`."""
+    return np.clip((x - np.float32(0.4)) / np.float32(0.2), -5, 5)
+
+
+def test_statistics_are_mean_and_standard_deviation_of_what_was_counted():
+    sums = np.zeros((3, 2))
+    assert Normaliser.of(sums) is None
+    for x in (1, 3, 1, 3):
+        count_in(sums, np.array([x, 0], np.float32))
+    np.testing.assert_array_equal(sums, SUMS)
+    normaliser = Normaliser.of(sums)
+    np.testing.assert_array_equal(normaliser.stacked(), np.array([[2, 0], [1, 0.1]], np.float32))
+    np.testing.assert_allclose(normaliser(np.array([2.5, 0.2], np.float32)), [0.5, 2])
+    np.testing.assert_array_equal(normaliser(np.array([-9, 9], np.float32)), [-5, 5])
+
+
+def test_a_batch_has_both_observations_standardised_and_the_rest_as_it_was():
+    batch = Batch(torch.zeros(1), 2, 2, 1)
+    raw = np.array([[2.5, 0.05, 0.3, 70, 1, 1, -0.1], [9, -9, -0.3, -70, 0, 3, 0]], np.float32)  # o, a, reward, terminated, o'
+    for normaliser, expected in (
+        (None, raw),
+        (Normaliser.of(SUMS), [[0.5, 0.5, 0.3, 70, 1, -1, -1], [5, -5, -0.3, -70, 0, 1, 0]]),
+        (None, raw),
+    ):
+        batch.standardise(normaliser)
+        batch.rows[:] = raw
+        batch.move()
+        expected = torch.tensor(np.array(expected, np.float32))
+        assert torch.equal(batch.observation, expected[:, :2])
+        assert torch.equal(batch.taken, expected[:, :3])
+        assert torch.equal(batch.reward, expected[:, 3])
+        assert torch.equal(batch.terminated, expected[:, 4])
+        assert torch.equal(batch.next_observation, expected[:, 5:])
+
+
+def standardised_by_itself(plain):
+    """Return a task whose observations are those of `plain`, standardised; what it pays stays the same."""
+
+    class Standardised(type(plain)):
+        def observe(self):
+            return by_formula(super().observe())
+
+    return Standardised()
+
+
+@pytest.mark.parametrize("made", OFF_POLICY, ids=IDS)
+def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from_a_plain_replay(made):
+    """To the bit: the same actions, gradients and losses; only the replays differ, by the plain formula."""
+    plain, standardised = made(), made()
+    for k in (0, 1):
+        ours = plain.phase(Line(), k, 1, 50, sums=of_line())
+        theirs = standardised.phase(standardised_by_itself(Line()), k, 1, 50)
+        assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
+    assert ours.gradient_updates > 0
+    assert same(plain.arrays(), standardised.arrays())
+    raw, seen = plain.replay.rows(0, plain.replay.added), standardised.replay.rows(0, plain.replay.added)
+    for name in ("observation", "next_observation"):
+        np.testing.assert_array_equal(seen[name], by_formula(raw[name]))
+    assert np.abs(raw["observation"]).max() <= 1 < np.abs(seen["observation"]).max()
+    acted_on = raw["observation"][-60:].astype(np.float64)  # of the second phase: three episodes
+    np.testing.assert_allclose(plain.seen, [[60], acted_on.sum(0), np.square(acted_on).sum(0)], rtol=1e-12)
+    assert standardised.seen is None
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_episodes_that_others_played_are_counted_and_standardised_in_batches(name):
+    taken, standardised = rival(name), rival(name)
+    rows = np.random.default_rng(0).uniform(-1, 1, (40, 5)).astype(np.float32)
+    seen = rows.copy()
+    seen[:, [0, 4]] = by_formula(rows[:, [0, 4]])
+    ours = training.run(taken.take([(rows, 1.0, 40)], 0, of_line()))
+    theirs = training.run(standardised.take([(seen, 1.0, 40)], 0))
+    assert ours == theirs
+    assert ours.gradient_updates > 0
+    assert same(taken.arrays(), standardised.arrays())
+    observations = rows[:, :1].astype(np.float64)
+    np.testing.assert_allclose(taken.seen, [[40], observations.sum(0), np.square(observations).sum(0)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ppo_given_sums_learns_what_it_learns_in_a_standardised_task(kind):
+    plain, standardised, env, other = ppo(kind), ppo(kind), task(kind), standardised_by_itself(task(kind))
+    for k in (1, 2):
+        ours, theirs = plain.phase(env, k, 0, 47, sums=of_line()), standardised.phase(other, k, 0, 47)
+        assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
+    assert same(plain.arrays(), standardised.arrays())
+    assert plain.seen[0, 0] == 47
+    assert np.abs(plain.seen[1, 0]) < 47
+
+
+class Watcher(Teacher):
+    """A teacher that notes by which sums it is to see, and says that it saw SUMS of its own."""
+
+    seen = np.array([[7.0] * 3, [3.5] * 3, [2.0] * 3])
+
+    def begin(self, env, k, episodes, steps, cut=False, sums=None):
+        self.sums.append(sums)
+        return (yield from super().begin(env, k, episodes, steps, cut))
+
+
+NORMALISED = {"esac__observation_normalisation": True, "esac__gradient_interval": 3, "esac__p_sac_final": 1.0}
+
+
+@pytest.mark.parametrize("lag", [0, 2])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_it(world, lag, restarted):
+    params, values, env = make(world, esac__learner_lag=lag, **NORMALISED)
+    learner, history = Watcher(np.full(LAYOUT.d, 0.01, np.float32)), [values.observation_sums]
+    learner.sums = []
+    for _ in range(8):
+        if restarted and values.phase_begun:
+            world.end_background()  # as in a new process
+        advance(world, params, values, env, learner=learner)
+        history.append(values.observation_sums)
+    assert learner.phases == [3, 6]
+    np.testing.assert_array_equal(learner.sums, [history[2], history[5]])
+    steps = [10 * 10 * k + 7 * ((k >= 3 + lag) + (k >= 6 + lag)) for k in range(9)]  # of 10 members, 10 steps each
+    assert [sums[0, 0] for sums in history] == steps
+
+
+def test_members_are_evaluated_by_the_statistics_before_their_generation(world):
+    params, values, env = make(world, esac__observation_normalisation=True, esac__sac_phases=False)
+    for k in (1, 2, 3):
+        policy, sums, returns = make_policy(params, env, Normaliser.of(values.observation_sums)), values.observation_sums, []
+        for i in range(10):
+            population.perturb(params, policy, k, i // 2, values.parent(i // 2), 1 - 2 * (i % 2), 0.3)
+            seen = np.zeros((3, 3))
+            seed = noise.integer(0, Purpose.EPISODE, k, i)
+            returns.append(play(Track(), policy, seed, partial(count_in, seen)).episodic_return)
+            sums = sums + seen
+        row = advance(world, params, values, env)
+        assert row["fitness"].tolist() == returns
+        np.testing.assert_allclose(values.observation_sums, sums, rtol=1e-12)
+        assert (policy.normaliser is None) == (k == 1)
+
+
+def pupil(params):
+    return learners.make("sac", params.config, LAYOUT, LAYOUT.initial(0, THETA_SAC), 500)
+
+
+def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_statistics(world):
+    """Two winners' episodes are played again, whose returns must be those of the generation that the phase began in."""
+    small = {"sac.batch_size": 16, "sac.replay_capacity": 500, "sac.start_steps": 20, "learner.device": "cpu"}
+    small |= {"esac.sac_min_steps": 30, "esac.sac_episodes": 2}
+    phases = {"esac__learner_lag": 2, "esac__replayed": "winners", **{key.replace(".", "__"): v for key, v in small.items()}}
+    params, straight, env = make(world, **NORMALISED, **phases)
+    learner = pupil(params)
+    advance(world, params, straight, env, 4, learner)
+    assert straight.phase_begun == 3
+    saved, arrays, held = state.arrays(straight), learner.arrays(), learner.stored_replay
+    saved = {name: array.copy() for name, array in saved.items()}
+    rows = held.rows(0, held.added)
+    advance(world, params, straight, env, 4, learner)
+    world.end_background()
+    _, resumed, env = make(world, **NORMALISED, **phases)
+    state.load(resumed, saved)
+    other = pupil(params)
+    other.replay.restore(0, rows)
+    other.load(arrays)
+    advance(world, params, resumed, env, 4, other)
+    assert same(state.arrays(straight), state.arrays(resumed))
+    assert same(learner.arrays(), other.arrays())
+    assert straight.counters.env_steps_replayed == 2 * 2 * 10  # two members of two phases
+    assert straight.counters.gradient_updates > 0
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
+    config = updated(Config(), {"algorithm": name, "policy.hidden": (4,)})
+    layout, algorithm = Layout((3, 4, 2)), ALGORITHMS[name]
+    declared = algorithm.DECLARES.evolution
+    params = Params(config, layout, 10, make_epsilon(declared and declared(config), 0, layout, world))
+    values = algorithm.init(params, world)
+    former = {key: array for key, array in state.arrays(values).items() if key not in ("observation_sums", "phase_sums")}
+    state.load(values, {**former, "generation": np.array(3)})
+    assert values.generation == 3
+    assert values.normaliser is None
+    assert values.observation_sums.tolist() == [[0, 0, 0]] * 3
