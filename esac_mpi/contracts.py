@@ -97,8 +97,8 @@ class Learner(Protocol):
     def replay(self) -> Any:
         """What it learns from; None where that is its last rollout alone."""
 
-    def begin(self, env: Any, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[None, None, Any]:
-        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; it ends with what it did."""
+    def begin(self, env: Any, k: int, episodes: int, steps: int, cut: bool = False) -> Generator[bool, None, Any]:
+        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; see learning.Steps."""
 
     def hold(self) -> None:
         """Keep what `arrays` gives as it is now, until `release`."""

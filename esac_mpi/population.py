@@ -34,7 +34,7 @@ class Population:
     unstable: int  # episodes whose return is not finite
     cap: int  # at which episodes were truncated [steps]; 0 = none
     recorded: np.ndarray  # float64 [n, ...] packed (transitions.unpacked); on rank 0's node, until the next population
-    timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
+    timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_noise and seconds_wait
 
 
 class Columns(NamedTuple):
@@ -100,6 +100,7 @@ def evaluate_population(
         return row
 
     waited = world.waited
+    expected = np.ones(shape.rows) if expected is None else expected
     everything, busy = world.map(work, shape.rows, shape.columns, expected, shape.bulk)
     results = everything[:, : at.recorded.start].copy()
     if not np.isfinite(results[:, at.fitness]).any():
@@ -109,6 +110,7 @@ def evaluate_population(
     timing = {
         "busy_seconds": busy,
         "member_seconds": results[:, at.seconds],
+        "member_expected": expected,
         "seconds_noise": results[:, at.seconds_noise].sum(),
         "seconds_wait": world.waited - waited,
     }

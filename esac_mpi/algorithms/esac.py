@@ -122,11 +122,11 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     clock.append(world.clock())
     plan: Plan = world.from_root(decide(params, state, k, found.fitness) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
-    phase, phase_seconds = None, np.nan
+    phase, spent = None, learning.spent(None)
     if plan.learns and not esac.learner_lag:  # lines 12-23
         begin_phase(params, k, world, env, learner)
     if (plan.learns and not esac.learner_lag) or (state.phase_begun and k == state.phase_begun + esac.learner_lag):
-        phase, _, phase_seconds = learning.finish(world)
+        phase, _, spent = learning.finish(world)
     clock.append(world.clock())
 
     gradient = gradient_terms(params, state, k, sigmas, shaped, world)
@@ -153,7 +153,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 
     parts = ("seconds_evaluate", "seconds_plan", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
-    return {**row, **sac.metrics(phase)}, {**found.timing, **seconds, "seconds_phase": phase_seconds}
+    return {**row, **sac.metrics(phase)}, {**found.timing, **seconds, **spent}
 
 
 def begin_phase(params: Params, k: int, world: World, env: Env, learner: Any, beside: bool = False) -> None:

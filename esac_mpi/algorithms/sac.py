@@ -70,12 +70,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
     k, start, steps = state.generation + 1, world.clock(), params.config.sac.steps_per_generation
     learning.begin(world, learner, k, lambda: learner.begin(env, k, 0, steps, cut=True))
-    phase, busy, _ = learning.finish(world)
+    phase, busy, spent = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta_sac, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start}
+    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start, **spent}
 
 
 def metrics(phase: Phase | None) -> Row:

@@ -89,12 +89,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         return learner.take(played, k) if shared else learner.begin(env, k, 0, options.steps_per_generation, cut=True)
 
     learning.begin(world, learner, k, steps)
-    phase, busy, _ = learning.finish(world)
+    phase, busy, spent = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(name, phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start}
+    return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start, **spent}
 
 
 def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
