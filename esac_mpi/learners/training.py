@@ -42,8 +42,8 @@ def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: 
     """Play at least `episodes` whole episodes and `steps` steps, and learn from them.
 
     With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each
-    step and each part of an update, whether it was one of an update; returns the phase. It is a function of the learner at its start and of the address
-    (seed, k), whatever is done between its parts.
+    step and each part of an update, whether it was one of an update; returns the phase. It is a function of the learner at its
+    start and of the address (seed, k), whatever is done between its parts.
     """
     random, first, updates = _streams(learner.seed, k), learner.env_steps, 0
     returns: list[float] = []
