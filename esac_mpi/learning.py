@@ -120,8 +120,8 @@ def begin(world: World, learner: Learner | None, k: int, steps: Callable[[], Ste
 def finish(world: World) -> tuple[Phase, np.ndarray, dict[str, float]]:
     """End the phase in flight; give every rank its counts.
 
-    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began, in all and on
-    gradient updates, as columns of a row's timing. Nothing is changed but the learner, which is held as it was at the phase's
+    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began, in all and
+    on gradient updates, as columns of a row's timing. Nothing is changed but the learner, which is held as it was at the phase's
     start: an Abandoned phase leaves no trace in a checkpoint.
     """
     flight = cast(Flight | None, world.background)

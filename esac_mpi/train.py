@@ -72,10 +72,10 @@ def go_on(job: Job) -> None:
     """Make generations until the budget is spent, or a rank wishes to stop."""
     world, start = job.world, job.world.clock()
     before = job.run.wall_seconds if job.run else 0.0
-    tried, recording, saved_before = (job.state.generation, start), 0.0, len(job.saving)
+    tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
     keep_time(job)
     while job.unevaluated or (progress(job) < 1 and not world.stopping):
-        began, processor = world.clock(), time.process_time()
+        began = world.clock()
         try:
             if not job.unevaluated:
                 job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
@@ -91,6 +91,7 @@ def go_on(job: Job) -> None:
             timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
             timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
             timing.update(evaluation_seconds=episodes, seconds_processor=time.process_time() - processor)
+            processor = time.process_time()
             seconds, size = np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
             timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)

@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from clocked_runs import ROWS, run_of
 
+from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.clock.cluster import Cluster, list_schedule, steps
 from esac_mpi.analysis.clock.generations import Clock, Generation
 from esac_mpi.analysis.clock.recorded import Machine, computed
@@ -97,42 +99,6 @@ def test_a_rank_whose_phase_has_ended_takes_members_that_are_left():
     assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [2, 5]  # rank 1: three of them; rank 0: one from 2 s on
 
 
-def run_of(path, rows, ranks=1, slow=1.0, **settings):
-    """Leave a run behind whose generations are these rows: members, whether a phase began, (phase, updating, updates), episodes.
-
-    Beside them a generation has 0.1 s of writing, 0.2 s of update and 0.3 s of its own; `slow`: other work made it so longer.
-    """
-    base = {"algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
-    run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
-    wall, counted, phases = 0.0, 0, 0
-    for g, (members, begun, phase, evaluation) in enumerate(rows, 1):
-        lasted, updating, updates = phase or (np.nan, np.nan, 0)
-        alone = ranks == 1
-        evaluate = sum(members) if alone else max(members)
-        own = 0.2 + 0.3 + evaluate + sum(evaluation) + np.nan_to_num(lasted) * alone
-        wall, counted, phases = wall + slow * (own + 0.1), counted + updates, phases + bool(phase)
-        row = {
-            "generation": g, "sac_phase": int(begun), "learner_phases": phases, "gradient_updates": counted,
-            "fitness": np.zeros(len(members)), "evaluation_theta_es": np.zeros(1), "evaluation_sac": np.zeros(1),
-        }  # fmt: skip
-        timing = {
-            "busy_seconds": np.array([evaluate] * ranks), "member_seconds": np.array(members), "seconds_evaluate": evaluate,
-            "member_expected": np.ones(len(members)), "evaluation_seconds": np.array(evaluation), "seconds_plan": 0.0,
-            "seconds_learn": np.nan_to_num(lasted) * alone, "seconds_phase": lasted, "seconds_updates": updating,
-            "seconds_update": 0.2, "seconds_evaluation": sum(evaluation), "seconds_record": 0.1,
-        }  # fmt: skip
-        run.append(row, {name: slow * np.asarray(value) for name, value in timing.items()} | {
-            "wall_seconds": wall, "seconds_processor": own,
-        })  # fmt: skip
-    run.checkpoint(len(rows), {"theta_es": np.ones(3, np.float32)}, {})
-    run.close()
-    return Run.open(path)
-
-
-NONE, FOUR = None, (1.0,) * 4
-ROWS = [(FOUR, True, NONE, (0.5, 0.5)), (FOUR, False, NONE, (0.5, 0.5)), (FOUR, False, (5.0, 3.0, 300), (0.5, 0.5))]
-
-
 def at(run, ranks, rate=0.0):
     return [round(float(t), 2) for t in computed(run, Machine(ranks, rate))]  # what a barrier costs is below that
 
@@ -160,9 +126,8 @@ def test_a_lagged_run_on_other_ranks_and_with_another_learner(tmp_path):
 def test_other_work_on_the_machine_makes_a_run_longer_but_not_its_clock(tmp_path):
     quiet, slow = run_of(tmp_path / "quiet", ROWS), run_of(tmp_path / "slow", ROWS, slow=2.0)
     assert slow.columns["timing/wall_seconds"][-1] == pytest.approx(2 * quiet.columns["timing/wall_seconds"][-1])
-    np.testing.assert_allclose(computed(slow, Machine(8)), computed(quiet, Machine(8)), rtol=1e-9)
-    written = 0.1  # more, which nobody waits for on 8 ranks: of the writing it is not recorded how much was other work's
-    np.testing.assert_allclose(computed(slow, Machine(1)), computed(quiet, Machine(1)) + written * np.arange(1, 4), rtol=1e-9)
+    for ranks in (1, 2, 8):
+        np.testing.assert_allclose(computed(slow, Machine(ranks)), computed(quiet, Machine(ranks)), rtol=1e-9)
 
 
 def test_a_run_of_several_ranks_gives_the_same_clock(tmp_path):
@@ -183,3 +148,44 @@ def test_what_cannot_be_computed_is_one_sentence(tmp_path):
     with pytest.raises(Unusable, match="before the time of gradient updates was recorded"):
         computed(run, Machine(8, 100.0))
     assert str(Machine(8, 1000.0)) == "computed for 8 ranks, 1,000 updates/s"
+
+
+def compact(run):
+    """Return what a row of results keeps of a run's last generation, read again."""
+    (text,) = grid.texts(run, np.array([run.generation - 1]))
+    return text, grid.parsed(text)
+
+
+@pytest.mark.parametrize("later", [0, 2])
+def test_few_numbers_say_what_the_run_says(tmp_path, later):
+    rows = [(members, bool(phase) if not later else begun, phase, episodes) for members, begun, phase, episodes in ROWS]
+    run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": later})
+    _, found = compact(run)
+    rates = (0.0, np.inf, 100.0, 3000.0, 3.0, 20.0) + (() if later else (77.0, 250.0))
+    for ranks in (1, 2, 4, 8, 1024):
+        for rate in rates:
+            machine = Machine(ranks, rate)
+            assert grid.at(found, 300, machine) == pytest.approx(computed(run, machine)[-1], rel=1e-3), (ranks, rate)
+
+
+def test_the_text_of_a_clock_by_hand(tmp_path):
+    rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
+    text, _ = compact(run_of(tmp_path / "run", rows))
+    assert text.startswith("own 21.8 14.3 11.3 11;")
+    assert text.endswith(";inf 18.8 11.3 8.301 8.001 8.002 8.002 8.003")
+    ten = grid.parsed("own 10 6 4;inf 8 4 2")
+    assert grid.at(ten, 20, Machine(3)) == pytest.approx(4 + 2 / 3)  # a third of the way from 1/4 to 1/2 of a rank's share
+    assert grid.at(ten, 20, Machine(64, 10.0)) == 4.0
+    assert grid.at(grid.parsed("own 10 6 4"), 0, Machine(64, 10.0)) == 4.0  # it has no learner
+    lagged = grid.parsed("own 10;inf 8;30 9;100 8.5")
+    assert grid.at(lagged, 20, Machine(1, 15.0)) == pytest.approx(9 + (1 / 15 - 1 / 30) * 20)
+
+
+def test_rows_that_have_no_such_clock_say_so():
+    with pytest.raises(Unusable, match="1 to 1,024"):
+        grid.at(grid.parsed("own 1"), 0, Machine(4096))
+    with pytest.raises(Unusable, match="cannot be others"):
+        grid.at(grid.parsed("own 1"), 10, Machine(4, 100.0))
+    for damaged in ("own", "own x", "own 1;", "own " + "1 " * 12):
+        with pytest.raises(ValueError, match=r".*"):
+            grid.parsed(damaged)

@@ -2,7 +2,7 @@
 
     python tools/plot.py RUN [RUN ...] [--what return|training|sigma|fitness|losses|timeline]
                          [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
-                         [--seeds] [--out NAME]
+                         [--seeds] [--ranks R [--updates-per-second U]] [--out NAME]
 
 Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
@@ -10,6 +10,8 @@ One run: all its policies with the band from worst to best episode, and mean and
 quartiles and extremes of the members; for timeline every rank. Returns are of noise-free evaluations, of the better of a run's
 policies each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
 2 left of the ESAC paper). Steps are those of population and learner; evaluation steps are not on the axis.
+--x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
+the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
 Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
@@ -18,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser
+from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser
 from esac_mpi.analysis.curves import AXES
 
 
@@ -29,7 +31,7 @@ def pictures(options: argparse.Namespace) -> Iterator[Path]:
 
     runs = opened(options.runs)
     name = "learning_curve" if options.what == "return" else options.what
-    drawing = figure(runs, options.what, options.x, options.policy, options.seeds)
+    drawing = figure(runs, options.what, options.x, options.policy, options.seeds, machine_of(options))
     yield from save(drawing, options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
 
 
@@ -40,6 +42,7 @@ def main(argv: list[str]) -> int:
     line.add_argument("--what", choices=("return", "training", "sigma", "fitness", "losses", "timeline"), default="return")
     line.add_argument("--x", choices=AXES, help="horizontal axis; default: env_steps, training_episodes for training")
     add_policy(line, "whose returns")
+    add_machine(line)
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
     line.add_argument(
         "--out", type=Path, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"

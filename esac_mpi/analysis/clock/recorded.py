@@ -3,9 +3,9 @@
 What was recorded on rank 0 in the order of the program, row by row: seconds_record of the row before, seconds_evaluate, plan,
 learn, update, evaluation. What shrinks with ranks is taken apart (every member, every evaluation episode, the update's blocks);
 whatever else a generation lasted stays as it was. Of more than one rank, waiting for others is left out, since the cluster's own
-takes its place. Where a run had one rank, a time counts as much as rank 0's process had a core (seconds_processor): other work
-on the machine then makes the run longer, but not its clock. Files of before this was recorded have: members expected alike, one
-block of parameters, evaluation episodes of equal length, and a phase that cannot be split.
+takes its place. Where a run had one rank, its times count as much as its process had a core (seconds_processor): other work on
+the machine, or waiting for the disk, makes the run longer, but not its clock. Files of before this was recorded have: members
+expected alike, one block of parameters, evaluation episodes of equal length, and a phase that cannot be split.
 """
 
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ def times(run: RunFiles) -> Parts:
     return {
         "members": members * share[:, None],
         "expected": expected,
-        "record": part["record"],
+        "record": part["record"] * share,
         "serial": (rest.clip(0) + part["plan"]) * share,
         "update": part["update"] * share / update_share(run, ranks),
         "evaluation": evaluation * share[:, None],
@@ -98,6 +98,8 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
     """
     own = run.columns.get("timing/member_seconds")
     if own is None:
+        if "metrics/fitness" in run.columns:
+            raise Unusable(f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks")
         count = shared_episodes(run)
         alone = np.maximum(total - phase, 0.0) * (count > 0)
         equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
@@ -159,7 +161,7 @@ def had_a_core(run: RunFiles) -> np.ndarray:
     used = run.columns.get("timing/seconds_processor")
     if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
         return np.ones(run.generation)
-    lasted = wall(run) - seconds(run, "record")
+    lasted = wall(run)
     told = np.isfinite(used) & (lasted > 0) & (busy(run).ranks == 1)
     return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
 
