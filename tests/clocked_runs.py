@@ -26,7 +26,7 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), **settings):
         row = {
             "generation": g, "sac_phase": int(begun), "learner_phases": phases, "gradient_updates": counted,
             "fitness": np.zeros(len(members)), "evaluation_theta_es": np.array([returns[g - 1] if returns else 0.0]),
-            "evaluation_sac": np.zeros(1), "env_steps_population": g, "env_steps_learner": g,
+            "evaluation_sac": np.zeros(1), "env_steps_population": g, "nominal_steps": g, "env_steps_learner": g,
         }  # fmt: skip
         timing = {
             "busy_seconds": np.array([evaluate] * ranks), "member_seconds": np.array(members), "seconds_evaluate": evaluate,

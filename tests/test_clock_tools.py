@@ -2,15 +2,17 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from clocked_runs import FOUR, run_of
 from commands import command
 from result_rows import history, stored
 
-from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.plots import figure
-from esac_mpi.analysis.results.traces import on_machine
+from esac_mpi.analysis.results import reach
+from esac_mpi.analysis.results.traces import on_machine, sections
 
 plot, results, table = command("plot"), command("results"), command("table")
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
@@ -53,7 +55,9 @@ def test_a_table_at_equal_computed_time(tmp_path, capsys):
 
 
 def clocked(variant, seed, points, clock):
-    return [dataclasses.replace(row, clock=clock(row)) for row in history(variant, seed, points)]
+    """Return rows with a clock; without a learner's return they have no updates."""
+    found = [dataclasses.replace(row, clock=clock(row)) for row in history(variant, seed, points)]
+    return [row if row.return_learner else dataclasses.replace(row, gradient_updates=0) for row in found]
 
 
 def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
@@ -89,3 +93,36 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
 def test_a_run_on_its_own_ranks_takes_what_it_took(tmp_path):
     run = run_of(tmp_path / "a", ROWS)
     assert computed(run, Machine(1)) == pytest.approx(run.columns["timing/wall_seconds"])
+
+
+def test_the_map_says_who_is_first_where():
+    """To reach 5: ES 1,000 s of members; SAC 1,000 updates and 2 s of playing, whatever the ranks."""
+    points = [(10, 9, 1.0, None), (20, 18, 5.0, None)]
+    halves = "own " + " ".join(str(1000 / 2**i) for i in range(11))
+    es = [row for seed in range(3) for row in clocked("ES", seed, points, lambda row: halves)]
+    points = [(10, 9, None, 1.0), (500, 18, None, 6.0)]
+    sac = [row for seed in range(3) for row in clocked("SAC", seed, points, lambda row: "own 12;inf 2")]
+    lost = clocked("PPO", 0, [(10, 9, None, 4.0)], lambda row: "own 1;inf 1")
+    ((_, labels),) = sections([*es, *sac, *lost]).items()
+    found = reach.reach(labels, 5.0)
+    assert found.labels == ["ES", "SAC", "PPO"] == list(labels)
+    for row, updates in enumerate(reach.UPDATES.tolist()):
+        for column, ranks in enumerate(grid.RANKS):
+            expected = int(2 + 1000 / updates < 1000 / ranks)
+            assert found.first[row, column] == expected, (updates, ranks)
+    assert np.isinf(found.seconds[2]).all()
+    assert (reach.reach(labels, 7.0).first == -1).all()
+    assert reach.usual(labels) == 5.0
+    assert reach.edges(np.array([1.0, 4.0, 16.0])).tolist() == [0.5, 2, 8, 32]
+
+
+def test_a_map_is_drawn_of_rows_or_of_runs_for_each_task(tmp_path, capsys):
+    run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
+    run_of(tmp_path / "b", ROWS, returns=(1.0, 2.0, 3.0), **{"task.id": "Ant-v5"})
+    assert plot.main([str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map", "--out", str(tmp_path / "m.png")]) == 0
+    assert {path.name for path in tmp_path.glob("*.png")} == {"m-HalfCheetah-v5.png", "m-Ant-v5.png"}
+    path = stored(tmp_path / "r.csv", clocked("ES", 0, [(10, 9, 4.0, None)], lambda row: "own 8 4 2"))
+    assert plot.main([path, "--what", "map", "--reach", "4", "--out", str(tmp_path / "rows.png")]) == 0
+    capsys.readouterr()
+    assert plot.main([path, "--what", "map", "--reach", "9", "--out", str(tmp_path / "none.png")]) == 2
+    assert "no variant reaches 9" in capsys.readouterr().err

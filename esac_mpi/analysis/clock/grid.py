@@ -36,14 +36,17 @@ def texts(run: RunFiles, places: np.ndarray) -> list[str]:
 
 def clocks(run: RunFiles) -> Times:
     """Return the times of all generations, [ranks, generations] for each rate. Raises Unusable."""
-    own = swept(run, OWN)
-    parts = times(run)
-    if not np.isfinite(duration(run, parts, OWN)).any() or "timing/seconds_updates" not in run.columns:
+    own, parts = swept(run, OWN), times(run)
+    lasted = duration(run, parts, OWN)
+    try:
+        played = duration(run, parts, math.inf)
+    except Unusable:  # made before it was recorded
+        return {OWN: own}
+    if not np.isfinite(lasted).any():
         return {OWN: own}
     if lag(run):
         return {OWN: own, **{rate: swept(run, rate) for rate in (math.inf, *RATES)}}
-    updating = np.nan_to_num(duration(run, parts, OWN) - duration(run, parts, math.inf))
-    return {OWN: own, math.inf: own - updating.cumsum()}
+    return {OWN: own, math.inf: own - np.nan_to_num(lasted - played).cumsum()}
 
 
 def swept(run: RunFiles, rate: float) -> np.ndarray:

@@ -49,17 +49,18 @@ Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
     """Return the rows with the time that they would have stood there on a machine as their wall time. Raises Unusable."""
-    found = []
-    for row in rows:
-        name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
-        if not row.clock:
-            raise Unusable(f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment.py draw")
-        try:
-            times = grid.parsed(row.clock)
-        except ValueError as error:
-            raise damaged(f"{name}: its clock is {row.clock!r}, not seconds on ranks") from error
-        found.append(dataclasses.replace(row, wall_seconds=grid.at(times, row.gradient_updates, machine)))
-    return found
+    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), row.gradient_updates, machine)) for row in rows]
+
+
+def clock_of(row: Row) -> grid.Times:
+    """Return when a row's run would have stood there, by ranks and updates/s. Raises Unusable."""
+    name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
+    if not row.clock:
+        raise Unusable(f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment.py draw")
+    try:
+        return grid.parsed(row.clock)
+    except ValueError as error:
+        raise damaged(f"{name}: its clock is {row.clock!r}, not seconds on ranks") from error
 
 
 def sections(rows: Iterable[Row]) -> Sections:
