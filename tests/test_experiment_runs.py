@@ -272,6 +272,23 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     assert [name for name, _ in made("{run}.png", "{run}")] == ["a.png", "b.png"]
 
 
+def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
+    text = TOY.replace("seeds = 2", "variants = ['ES']")
+    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    finished(one.run_dir, one.config)
+    toy, made = design.experiment(str(tmp_path / "toy.toml")), []
+    monkeypatch.setattr(products.rows, "rows", lambda run, *about: made.append(about) or [])
+    products.keep(toy, one, "smoke")
+    products.keep(toy, one, "smoke")
+    assert made == [("toy", "smoke", "ES", "", True, 25)]
+    assert len(list((one.run_dir.parent / "rows").iterdir())) == 1
+    products.keep(replace(toy, points=60), one, "smoke")
+    assert len(made) == 2
+    os.utime(one.run_dir / "metrics.h5", (2e9, 2e9))  # it went on
+    products.keep(toy, one, "smoke")
+    assert len(made) == 3
+
+
 def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):
     text = TOY + '[[products]]\ntool = "plot.py"\narguments = ["{csv}"]\nout = "x.png"\n'
     path = write(tmp_path / "toy.toml", text)
