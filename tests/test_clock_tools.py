@@ -10,6 +10,7 @@ from result_rows import history, stored
 
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.command import opened
+from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.plots import figure
 from esac_mpi.analysis.results import reach
 from esac_mpi.analysis.results.traces import on_machine, sections
@@ -22,14 +23,16 @@ ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3  # 4 s of members, 5 of learning, 1
 def test_a_picture_against_the_clock_of_a_machine_says_that_it_is_computed(tmp_path, capsys):
     run_of(tmp_path / "a", ROWS)
     run_of(tmp_path / "b", ROWS, seed=1)
-    (axes,) = figure(opened([tmp_path / "a"]), "return", "wall", machine=Machine(4)).axes
-    assert [round(float(t), 2) for t in axes.lines[0].get_xdata()] == [7.1, 14.2, 21.3]
+    drawing = figure(opened([tmp_path / "a"]), "return", "wall", machine=Machine(4))
+    assert [round(float(t), 2) for t in drawing.axes[0].lines[0].get_xdata()] == [7.1, 14.2, 21.3]
+    plt.close(drawing)
     out = str(tmp_path / "p.png")
     runs = [str(tmp_path / name) for name in "ab"]
     assert plot.main([*runs, "--x", "wall", "--ranks", "64", "--updates-per-second", "1000", "--out", out]) == 0
     drawing = figure(opened(runs), "return", "wall", machine=Machine(64, 1000.0))
     assert "wall time computed for 64 ranks, 1,000 updates/s" in drawing.get_suptitle().replace("\n", " ")
     assert drawing.axes[0].get_xlabel() == "wall time, computed [s]"
+    plt.close(drawing)
     assert plot.main([*runs, "--ranks", "64", "--out", out]) == 2
     assert "it needs --x wall" in capsys.readouterr().err
     assert plot.main([*runs, "--x", "wall", "--updates-per-second", "9", "--out", out]) == 2
@@ -112,6 +115,9 @@ def test_the_map_says_who_is_first_where():
             assert found.first[row, column] == expected, (updates, ranks)
     assert np.isinf(found.seconds[2]).all()
     assert (reach.reach(labels, 7.0).first == -1).all()
+    short = reach.reach(labels, 5.0, within=10.0)  # 128 ranks, or 125 updates/s
+    for row, updates in enumerate(reach.UPDATES.tolist()):
+        assert [bool(found) for found in short.first[row] >= 0] == [ranks >= 128 or updates >= 125 for ranks in grid.RANKS]
     assert reach.usual(labels) == 5.0
     assert reach.edges(np.array([1.0, 4.0, 16.0])).tolist() == [0.5, 2, 8, 32]
 

@@ -325,7 +325,7 @@ def test_a_computed_clock_ends_a_run_that_goes_on_if_it_was_ended_too_soon(tmp_p
 
 def test_a_run_that_computed_time_ends_ends_without_us(tmp_path):
     line = running.command(replace(a_run(tmp_path, Config()), clock=design.Computed(8, 90.0)))
-    assert line[-2:] == ["--max-hours", f"{(2 * 720 + 600) / 3600:.6g}"]
+    assert line[-2:] == ["--max-hours", f"{(20 * 720 + 600) / 3600:.6g}"]
 
 
 def test_between_two_publications_a_clock_goes_on_at_its_pace(tmp_path):

@@ -29,6 +29,7 @@ from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
+CROWDED = 20.0  # times its processor time at most, what a run that its clock ends may last without us
 SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
 
 
@@ -151,9 +152,11 @@ def command(planned: Planned) -> list[str]:
     beside = Path(sys.executable).with_name("mpirun")
     launcher = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(planned.ranks)]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
-    seconds = planned.clock.ranks * planned.clock.seconds if planned.clock else planned.seconds
-    if seconds:  # we end it; should we be killed, it ends itself
-        program += ["--max-hours", f"{(2 * seconds + SPARE) / 3600:.6g}"]
+    limit = 2 * planned.seconds
+    if planned.clock:  # of which wall time has no bound where other work has the cores
+        limit = CROWDED * planned.clock.ranks * planned.clock.seconds
+    if limit:  # we end it; should we be killed, it ends itself
+        program += ["--max-hours", f"{(limit + SPARE) / 3600:.6g}"]
     return [*launcher, *program] if planned.ranks > 1 else program
 
 

@@ -1,7 +1,8 @@
 """Who reaches a return first, over ranks and the learner's updates/s: a map of each task, from the computed clocks of its runs.
 
 A variant's time on a machine is the median over its seeds of the time at the end of the first generation whose evaluation reached
-the return; where half of its seeds never did, it has none, and where no variant has one, the map is blank.
+the return; where half of its seeds never did, it has none, and where no variant has one, the map is blank. A run tells nothing of
+what it would have reached after its end.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ UPDATES = np.geomspace(30, 10_000, 26)  # updates/s
 MOST = 1000  # rows of a run directory
 CLOSE = 1.1  # the second's time over the first's, below which the first is drawn pale
 PALE = 0.55  # how far a pale colour is on its way to white
-TIMES = [second * 10.0**power for power in range(-1, 6) for second in (1, 3)]  # at which lines are drawn [s]
+TIMES = [second * 10.0**power for power in range(-1, 6) for second in (1, 2, 5)]  # at which lines are drawn [s]
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,13 @@ def best(traces: list[Trace]) -> float:
     return sorted(most)[(len(most) - 1) // 2]
 
 
-def reach(labels: dict[str, list[Trace]], target: float) -> Reach:
-    """Return when the variants of a task reach a return. Raises Unusable where a run has no clock."""
+def reach(labels: dict[str, list[Trace]], target: float, within: float = np.inf) -> Reach:
+    """Return when the variants of a task reach a return, if they do within so many seconds. Raises Unusable without a clock."""
     seconds = np.full((len(labels), UPDATES.size, len(grid.RANKS)), np.inf)
     for place, traces in enumerate(labels.values()):
         each = np.array([times(trace, target) for trace in traces])
         seconds[place] = np.sort(each, axis=0)[len(each) // 2]  # the later one of two in the middle
+    seconds[seconds > within] = np.inf
     return Reach(list(labels), seconds)
 
 
@@ -98,27 +100,28 @@ def times(trace: Trace, target: float) -> np.ndarray:
     return np.array([[grid.at(found, row.gradient_updates, Machine(r, u)) for r in grid.RANKS] for u in UPDATES.tolist()])
 
 
-def figure(title: str, labels: dict[str, list[Trace]], target: float | None) -> Figure:
+def figure(title: str, labels: dict[str, list[Trace]], target: float | None = None, within: float = np.inf) -> Figure:
     """Return the map of a task; target: the return to reach, None: `usual`. Raises Unusable where nobody reaches it."""
     goal = usual(labels) if target is None else target
-    found = reach(labels, goal)
+    found = reach(labels, goal, within)
+    limit = f" within {within:,g} s" if np.isfinite(within) else ""
     if not np.isfinite(found.best).any():
-        raise Unusable(f"{title}: no variant reaches {goal:,g} with half of its seeds; choose another --reach")
+        raise Unusable(f"{title}: no variant reaches {goal:,g} with half of its seeds{limit}; choose another --reach")
     if absent := [label for label, seconds in zip(found.labels, found.seconds, strict=True) if np.isinf(seconds).all()]:
-        note(f"{title}: {goal:,g} is not reached by half of the seeds of {some(absent)}")
+        note(f"{title}: {goal:,g} is not reached{limit} by half of the seeds of {some(absent)}")
     drawing, axes = plt.subplots(figsize=(6.6, 4.6), layout="constrained")
     draw(axes, found)
     seeds = sorted({len(traces) for traces in labels.values()})
     many = f"median of {' to '.join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))} seed{'s' * (seeds[-1] > 1)}"
-    headline(
-        drawing, f"{title}: who reaches {goal:,g} first; computed times, {many}. Pale: a second is within 10 %. Lines: seconds"
-    )
+    pale = "pale: a second is within 10 %; lines: seconds"
+    headline(drawing, f"{title}: who reaches {goal:,g} first{limit}; computed times, {many}; {pale}")
     return drawing
 
 
 def draw(axes: Axes, found: Reach) -> None:
     """Draw a map: a cell for every number of ranks and rate, in the colour of the first."""
     look, colours = looks(found.labels), np.ones((*found.first.shape, 3))
+    axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="learner's gradient updates/s")
     for place, label in enumerate(found.labels):
         own = np.array(matplotlib.colors.to_rgb(look[label][0]))
         where = found.first == place
@@ -131,8 +134,7 @@ def draw(axes: Axes, found: Reach) -> None:
     levels = [second for second in TIMES if finite.min() < second < finite.max()]
     if levels:
         lines = axes.contour(grid.RANKS, UPDATES, finite, levels=levels, colors="0.15", linewidths=0.8)
-        axes.clabel(lines, fmt="%g s", fontsize="x-small")
-    axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="learner's gradient updates/s")
+        axes.clabel(lines, fmt="%g s", fontsize="x-small", inline_spacing=2)
     axes.set_xticks(grid.RANKS[::2], [f"{ranks:,}" for ranks in grid.RANKS[::2]])
     axes.set_yticks(grid.RATES, [f"{rate:,g}" for rate in grid.RATES])
     axes.minorticks_off()
