@@ -13,6 +13,7 @@ from esac_mpi.experiments.design import Computed, Planned
 from esac_mpi.record import RunFiles
 
 METRICS = "metrics.h5"
+STRIDE = 0.1  # of the time: files are read after so much more of it, and whenever they are new in the last part
 MARGIN = 0.02  # of the time: so much later is the end of a run that was not seen, so that it need not go on
 
 
@@ -34,11 +35,15 @@ class Pace:
         clock = self._planned.clock
         if clock is None:
             return False
-        self._look(clock)
-        if not self._wall:
-            return False
-        ahead = max(0.0, now - max(self._dated, since)) * self._seconds / self._wall
-        return self._seconds >= clock.seconds or self._seconds + ahead >= (1 + MARGIN) * clock.seconds
+        stride = STRIDE * clock.seconds
+        if not self._wall or self._expected(now, since) >= min(self._seconds + stride, clock.seconds - stride):
+            self._look(clock)
+        return self._seconds >= clock.seconds or self._expected(now, since) >= (1 + MARGIN) * clock.seconds
+
+    def _expected(self, now: float, since: float) -> float:
+        """Return where the clock may be by `now` [s]."""
+        ahead = max(0.0, now - max(self._dated, since))
+        return self._seconds + ahead * self._seconds / self._wall if self._wall else 0.0
 
     def _look(self, clock: Computed) -> None:
         """Read what was published since the last look."""
