@@ -106,8 +106,8 @@ class Learner(Protocol):
 
     def begin(
         self, env: Any, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None
-    ) -> Generator[None, None, Any]:
-        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; it ends with what it did.
+    ) -> Generator[bool, None, Any]:
+        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; see learning.Steps.
 
         sums: over observations seen before it, [3, o], by which it standardises its own; None: it takes them as they are.
         """

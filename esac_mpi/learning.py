@@ -54,7 +54,7 @@ class Phase:
 
 COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
-Steps = Generator[None, None, Phase]  # a phase as a learner makes it: a part at a time, at the end what it did
+Steps = Generator[bool, None, Phase]  # a phase as a learner makes it: a part at a time, whether of an update; at last what it did
 
 
 class Flight:
@@ -70,6 +70,7 @@ class Flight:
         self._phase: Phase | None = None
         self._error: Exception | None = None
         self.seconds = 0.0  # spent on it so far
+        self.updating = 0.0  # of these on gradient updates
 
     @property
     def done(self) -> bool:
@@ -78,10 +79,12 @@ class Flight:
 
     def advance(self, seconds: float = SLICE) -> None:
         """Go on for at least `seconds`, or to the end of the phase."""
-        start = self._clock()
+        start = now = self._clock()
         try:
-            while self._clock() < start + seconds:
-                next(self._steps)
+            while now < start + seconds:
+                updating, before = next(self._steps), now
+                now = self._clock()
+                self.updating += (now - before) * bool(updating)
                 self._beat()
         except StopIteration as end:
             self._phase = end.value
@@ -117,11 +120,12 @@ def begin(world: World, learner: Learner | None, k: int, steps: Callable[[], Ste
     world.begin_background(k, flight, beside)
 
 
-def finish(world: World) -> tuple[Phase, np.ndarray, float]:
+def finish(world: World) -> tuple[Phase, np.ndarray, dict[str, float]]:
     """End the phase in flight; give every rank its counts.
 
-    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began. Nothing is
-    changed but the learner, which is held as it was at the phase's start: an Abandoned phase leaves no trace in a checkpoint.
+    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began, in all and
+    on gradient updates, as columns of a row's timing. Nothing is changed but the learner, which is held as it was at the phase's
+    start: an Abandoned phase leaves no trace in a checkpoint.
     """
     flight = cast(Flight | None, world.background)
 
@@ -131,7 +135,13 @@ def finish(world: World) -> tuple[Phase, np.ndarray, float]:
 
     numbers, busy = world.at_root(end, Phase.SIZE)
     world.end_background()
-    return Phase.of(numbers), busy, flight.seconds if flight else np.nan
+    return Phase.of(numbers), busy, spent(flight)
+
+
+def spent(flight: Flight | None) -> dict[str, float]:
+    """Return the timing columns of a phase, nan without one."""
+    seconds, updating = (flight.seconds, flight.updating) if flight else (np.nan, np.nan)
+    return {"seconds_phase": seconds, "seconds_updates": updating}
 
 
 def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None) -> None:

@@ -37,7 +37,7 @@ class Population:
     trials: np.ndarray  # float64 [policies, episodes] returns of the trials played beside it
     trial_seconds: np.ndarray  # float64 [policies * episodes]
     trial_steps: int
-    timing: Row  # busy_seconds [ranks], member_seconds [n], seconds_noise and seconds_wait
+    timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_noise and seconds_wait
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ def evaluate_population(
         return row
 
     waited = world.waited
-    if expected is not None:
-        expected = np.append(expected, np.full(trials.count, expected.mean() / table.fitness_episodes))
-    everything, busy = world.map(work, shape.rows, shape.columns, expected)
+    expected = np.ones(n) if expected is None else expected
+    of_trials = np.full(trials.count, expected.mean() / table.fitness_episodes)
+    everything, busy = world.map(work, shape.rows, shape.columns, np.append(expected, of_trials))
     results, tried = everything[:n].copy(), everything[n:].copy()
     if not np.isfinite(results[:, at.fitness]).any():
         raise NoFiniteReturn(
@@ -130,6 +130,7 @@ def evaluate_population(
     timing = {
         "busy_seconds": busy,
         "member_seconds": results[:, at.seconds],
+        "member_expected": expected,
         "seconds_noise": results[:, at.seconds_noise].sum(),
         "seconds_wait": world.waited - waited,
     }
@@ -176,7 +177,7 @@ def play_member(params: Params, table: Evolution, k: int, i: int, env: Env, poli
 
 def play_again(
     params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, gathered: float
-) -> Generator[None, None, tuple[np.ndarray, int]]:
+) -> Generator[bool, None, tuple[np.ndarray, int]]:
     """Play the episodes of member i of generation k once more; yield now and then.
 
     policy: has the member's parameters. gathered: what the member's fitness was; nan: another machine's, or another task's.

@@ -71,8 +71,8 @@ def playing(
     watch: Callable[[np.ndarray], None] | None = None,
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
-) -> Generator[None, None, Episode]:
-    """Play one episode as `play` does; yield every SLICE steps, so that other work gets its turn."""
+) -> Generator[bool, None, Episode]:
+    """Play one episode as `play` does; yield every SLICE steps, so that other work gets its turn (learning.Steps)."""
     total, length, signs = 0.0, 0, 0
     terminated = truncated = False
     try:
@@ -89,7 +89,7 @@ def playing(
             signs += 1 if reward > 0 else -1 if reward < 0 else 0
             truncated = truncated or length == cap
             if not length % SLICE:
-                yield
+                yield False
     except UnstablePhysics:
         total = np.nan
     if env.unstable or not np.isfinite(total):
@@ -171,31 +171,31 @@ def collection_board(episodes: int, horizon: int, width: int) -> Board:
 
 def evaluate_policies(
     world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int
-) -> tuple[dict[str, np.ndarray], int, int]:
+) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:
     """Play `episodes` noise-free episodes of each policy, from the same start states.
 
-    Returns ({name: returns [episodes]}, environment steps, unstable episodes).
+    Returns ({name: returns [episodes]}, environment steps, unstable episodes, seconds of each episode [policies * episodes]).
     """
     names = list(thetas)
 
     def work(i: int) -> np.ndarray:
-        address = integer(seed, Purpose.EVALUATION, generation, block=i % episodes)
+        address, start = integer(seed, Purpose.EVALUATION, generation, block=i % episodes), world.clock()
         try:
             episode = play(env, policy.set(thetas[names[i // episodes]]), address)
         except Exception as error:
             error.add_note(f"in the evaluation of {names[i // episodes]} after generation {generation}, episode {i % episodes}")
             raise
-        return np.array([episode.episodic_return, episode.episodic_length])
+        return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
 
     table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])
     returns = table[:, 0].reshape(len(names), episodes).copy()
     unstable = int(np.isnan(returns).sum())
-    return dict(zip(names, returns, strict=True)), int(table[:, 1].sum()), unstable
+    return dict(zip(names, returns, strict=True)), int(table[:, 1].sum()), unstable, table[:, 2].copy()
 
 
 def evaluation_board(policies: int, episodes: int) -> Board:
-    """Return the shape of what `evaluate_policies` puts together: return and steps of each episode."""
-    return Board(policies * episodes, 2)
+    """Return the shape of what `evaluate_policies` puts together: return, steps and seconds of each episode."""
+    return Board(policies * episodes, 3)
 
 
 def mean_return(returns: np.ndarray) -> float:

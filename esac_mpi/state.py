@@ -1,8 +1,8 @@
 """A state as arrays: what a checkpoint holds, and how every rank gets rank 0's.
 
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
-`metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
-the bit, by the machine and the task that found it.
+`metadata={"shared": True}`, which live once per node and are written in place. Marked "later" is what files of older versions
+lack, "compared" what must be found again, to the bit, by the machine and the task that found it.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -26,13 +26,13 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
     """Put back what `arrays` returned; shared arrays in place.
 
     What an older version's file lacks stays as it is at the start. Raises KeyError for what every version has: fields without a
-    default.
+    default that are not marked "later".
     """
     for f in fields(state):
         value = getattr(state, f.name)
         if is_dataclass(value):
             load(value, saved, f"{prefix}{f.name}.")
-        elif prefix + f.name not in saved and (has_default(f) or not np.size(value)):
+        elif prefix + f.name not in saved and (has_default(f) or f.metadata.get("later") or not np.size(value)):
             continue
         elif f.metadata.get("shared"):
             value[...] = saved[prefix + f.name]

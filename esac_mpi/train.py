@@ -4,6 +4,7 @@ import math
 import shlex
 import shutil
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def go_on(job: Job) -> None:
     """Make generations until the budget is spent, or a rank wishes to stop."""
     world, start = job.world, job.world.clock()
     before = job.run.wall_seconds if job.run else 0.0
-    tried, recording, saved_before = (job.state.generation, start), 0.0, len(job.saving)
+    tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
     keep_time(job)
     while job.unevaluated or (progress(job) < 1 and not world.stopping):
         began = world.clock()
@@ -80,7 +81,8 @@ def go_on(job: Job) -> None:
                 job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
             row, timing = job.unevaluated
             made = world.clock()
-            row.update(evaluation_columns(job))
+            columns, episodes = evaluation_columns(job)
+            row.update(columns)
         except Abandoned:  # what is unfinished is made again at the next start
             return
         job.unevaluated = None
@@ -88,6 +90,8 @@ def go_on(job: Job) -> None:
             now = world.clock()
             timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
             timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
+            timing.update(evaluation_seconds=episodes, seconds_processor=time.process_time() - processor)
+            processor = time.process_time()
             seconds, size = np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
             timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)
@@ -111,20 +115,25 @@ def keep_time(job: Job) -> None:
             world.stop.wished = True
 
 
-def evaluation_columns(job: Job) -> dict[str, np.ndarray | float]:
-    """Evaluate on schedule; return a row's columns about it, nan in a generation without evaluation."""
+def evaluation_columns(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
+    """Evaluate on schedule; return a row's columns about it, and the seconds of each episode; nan without evaluation."""
+    episodes, names = job.config.evaluation.episodes, list(job.state.policies)
     if job.evaluated:
-        columns = evaluation_row(job)
+        columns, seconds = evaluation_row(job)
         job.state.best = better(job, columns, job.state.best)
     else:
-        columns = {f"evaluation_{name}": np.full(job.config.evaluation.episodes, np.nan) for name in job.state.policies}
-    return {**columns, "best_return": job.state.best.episodic_return}
+        columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in names}
+        seconds = np.full(len(names) * episodes, np.nan)
+    return {**columns, "best_return": job.state.best.episodic_return}, seconds
 
 
-def evaluation_row(job: Job) -> dict[str, np.ndarray]:
-    """Play the evaluation episodes of this generation and count them; return {evaluation_<policy>: returns [episodes]}."""
+def evaluation_row(job: Job) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Play the evaluation episodes of this generation and count them.
+
+    Returns {evaluation_<policy>: returns [episodes]}, and the seconds of each episode [policies * episodes].
+    """
     job.policy.normaliser = job.state.normaliser
-    returns, steps, unstable = rollout.evaluate_policies(
+    returns, steps, unstable, seconds = rollout.evaluate_policies(
         job.world,
         job.env,
         job.policy,
@@ -135,7 +144,7 @@ def evaluation_row(job: Job) -> dict[str, np.ndarray]:
     )
     job.state.counters.env_steps_evaluation += steps
     job.state.counters.unstable_episodes += unstable
-    return {f"evaluation_{name}": values for name, values in returns.items()}
+    return {f"evaluation_{name}": values for name, values in returns.items()}, seconds
 
 
 def better(job: Job, columns: dict[str, np.ndarray], best: Best) -> Best:
@@ -238,7 +247,7 @@ def final_evaluation(job: Job) -> Best:
     else:
         learning.give_up(job.world)  # its start is saved
         steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
-        columns = evaluation_row(job)
+        columns, _ = evaluation_row(job)
         extra = counters.env_steps_evaluation - steps
         counters.env_steps_evaluation, counters.unstable_episodes = steps, unstable
         if job.run:

@@ -23,7 +23,7 @@ LAYERS = [
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__init__", "__version__", "directory", "ram"}
 BESIDE = {"analysis", "experiments", "policies", "benchmarks", "stress"}  # what tools/ are made of: no run needs it
-ANALYSED = {"record", "config", "log", "__version__"}  # what analysis may import of the program
+ANALYSED = {"record", "config", "log", "schedule", "__version__"}  # what analysis may import of the program
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py",

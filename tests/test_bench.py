@@ -7,36 +7,13 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.benchmarks import history, simulation
-from esac_mpi.benchmarks.simulation import Cluster, Costs, Schedule
+from esac_mpi.benchmarks.simulation import Costs, Schedule
 from esac_mpi.record import Run
 
 ONE = Costs(np.array([1.0]), d=1000)  # every episode lasts 1 s; nothing else costs anything
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
-
-
-def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
-    assert simulation.list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
-    assert simulation.list_schedule([3, 3], [0]) == 6.0
-    assert simulation.list_schedule([1, 1, 1], [0, 10]) == 3.0  # the second worker is busy until 10 and never needed
-    assert simulation.list_schedule([1, 1, 1], [0, 1.5]) == 2.5
-    assert simulation.list_schedule([], [0, 7]) == 0.0
-
-
-def test_a_tree_over_p_parties_has_ceil_log2_p_steps():
-    assert [simulation.steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
-
-
-def test_messages_between_nodes_cost_latency_for_each_step_and_bytes_once():
-    assert Cluster(64, 64, latency=1.0, bandwidth=10.0).send(50) == 0.0  # one node: shared memory
-    assert Cluster(65, 64, latency=1.0, bandwidth=10.0).send(50) == 1.0 + 5.0
-    assert Cluster(5 * 64, 64, latency=1.0, bandwidth=10.0).send(50) == 3.0 + 5.0
-    assert Cluster(130, 64).locals == [64, 64, 2]
-
-
-def test_update_is_split_by_whole_blocks_of_parameters():
-    costs = Costs(np.array([1.0]), d=4 * simulation.BLOCK, update=1 / simulation.BLOCK)  # 1 s a block and slot
-    assert [simulation.update_seconds(20, Cluster(r, 64, **FREE), costs) for r in (1, 2, 3, 4, 8)] == [40, 20, 20, 10, 10]
 
 
 def test_es_alone_takes_the_longest_node_and_what_follows():

@@ -10,7 +10,7 @@ from figure_runs import check_pictures, make, opened
 from esac_mpi.analysis import curves, plots
 from esac_mpi.analysis.episodes import WINDOW, training, training_returns
 from esac_mpi.analysis.evaluations import evaluated, evaluations
-from esac_mpi.analysis.outcomes import outcome
+from esac_mpi.analysis.outcomes import At, outcome
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
@@ -53,8 +53,8 @@ def test_the_evaluation_at_the_end_counts(tmp_path):
 def test_measures(tmp_path, measure, whole, early):
     (run,) = opened(make(tmp_path / "a", (10, 50, 20)))
     assert outcome(run, measure) == pytest.approx(whole)
-    assert outcome(run, measure, limit=220) == pytest.approx(early)
-    assert np.isnan(outcome(run, measure, limit=100))
+    assert outcome(run, measure, At(220)) == pytest.approx(early)
+    assert np.isnan(outcome(run, measure, At(100)))
 
 
 def test_a_history_may_be_a_frame_beside_columns(tmp_path):

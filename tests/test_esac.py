@@ -191,7 +191,7 @@ def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
     params, state, env = make(world, esac__fitness_episodes=2)
     row = advance(world, params, state, env)
     assert state.counters.env_steps_population == env.steps == row["length"].sum() == 10 * 2 * 10
-    _, steps, unstable = evaluate_policies(world, env, make_policy(params, env), state.policies, 3, 0, 1)
+    _, steps, unstable, _ = evaluate_policies(world, env, make_policy(params, env), state.policies, 3, 0, 1)
     assert (steps, unstable) == (env.steps - 200, 0) == (2 * 3 * 10, 0)
 
 

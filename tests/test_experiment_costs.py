@@ -8,7 +8,7 @@ from toy_experiments import a_run, configured
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import updated
-from esac_mpi.experiments import estimates
+from esac_mpi.experiments import design, estimates
 
 
 def test_work_of_an_evolution_strategy():
@@ -75,6 +75,21 @@ def test_core_seconds_and_hours_on_ranks(tmp_path):
     assert estimates.cost(a_run(tmp_path, config, seconds=90.0), SPEEDS) == estimates.Cost(0.0, 90.0)
     with pytest.raises(Unusable, match="no speed of td3"):
         estimates.cost(a_run(tmp_path, updated(config, {"algorithm": "td3"})), SPEEDS)
+
+
+def test_what_a_run_costs_that_its_clock_on_8_ranks_ends(tmp_path):
+    config = configured(
+        algorithm="esac", task__id="T-v0", budget__nominal_steps=0, budget__env_steps=10**12, esac__population_size=10,
+        esac__p_sac_annealed=False, policy__hidden=(32, 32),
+    )  # fmt: skip
+    clock = design.Computed(8, 90.0)
+    # 1,000 generations: 10,000 and 101 * 2 * 10 episodes of 100 steps, 120.2 s; 200 phases of 1000 steps and updates, 220 s
+    found = estimates.cost(replace(a_run(tmp_path, config), clock=clock), SPEEDS)
+    assert found == estimates.Cost(0.0, pytest.approx(90 * 340.2 / (120.2 / 8 + 220)))
+    lagged = replace(a_run(tmp_path, updated(config, {"esac.learner_lag": 5})), clock=clock)
+    assert estimates.cost(lagged, SPEEDS).alone == pytest.approx(90 * 340.2 / 220)
+    es = configured(algorithm="es", task__id="T-v0", policy__hidden=(32, 32))
+    assert estimates.cost(replace(a_run(tmp_path, es), clock=clock), SPEEDS).alone == pytest.approx(720)
 
 
 def test_the_sentence_about_cost(tmp_path):

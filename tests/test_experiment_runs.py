@@ -16,10 +16,11 @@ from conftest import ROOT, environment, run
 from toy_experiments import TOY, a_run, configured, planned, recorder, write
 from whole_runs import wait_for
 
+from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, load, updated
-from esac_mpi.experiments import design, products, running
+from esac_mpi.experiments import clocks, design, products, running
 from esac_mpi.record import Run
 
 experiment = command("experiment")
@@ -271,6 +272,23 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     assert [name for name, _ in made("{run}.png", "{run}")] == ["a.png", "b.png"]
 
 
+def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
+    text = TOY.replace("seeds = 2", "variants = ['ES']")
+    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    finished(one.run_dir, one.config)
+    toy, made = design.experiment(str(tmp_path / "toy.toml")), []
+    monkeypatch.setattr(products.rows, "rows", lambda run, *about: made.append(about) or [])
+    products.keep(toy, one, "smoke")
+    products.keep(toy, one, "smoke")
+    assert made == [("toy", "smoke", "ES", "", True, 25)]
+    assert len(list((one.run_dir.parent / "rows").iterdir())) == 1
+    products.keep(replace(toy, points=60), one, "smoke")
+    assert len(made) == 2
+    os.utime(one.run_dir / "metrics.h5", (2e9, 2e9))  # it went on
+    products.keep(toy, one, "smoke")
+    assert len(made) == 3
+
+
 def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):
     text = TOY + '[[products]]\ntool = "plot.py"\narguments = ["{csv}"]\nout = "x.png"\n'
     path = write(tmp_path / "toy.toml", text)
@@ -283,3 +301,47 @@ def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys)
     told = capsys.readouterr().err
     assert "1 of 4 runs have something to draw" in told
     assert "failed: x.png" in told
+
+
+def test_a_computed_clock_ends_a_run_that_goes_on_if_it_was_ended_too_soon(tmp_path):
+    """Ended at 1 s of the clock of 4 ranks, for real; then 2 s are asked for."""
+    text = TOY.replace("budget.generations = 4", "checkpoint.every_generations = 10")
+    text = text.replace("seeds = 2", "clock = {ranks = 4, seconds = 1}\nvariants = ['ES']")
+    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    spent = running.Spent(one.run_dir.parent)
+    assert (one.clock, one.config.budget.env_steps, running.left(one, spent)) == (
+        design.Computed(4, 1.0), design.UNLIMITED, np.inf,
+    )  # fmt: skip
+    (result,) = running.carry_out([(one, np.inf)], 1, spent, [])
+    assert (result.how, running.left(one, spent)) == ("done", None)
+    first = Run.open(one.run_dir)
+    assert 1 <= computed(first, Machine(4))[-1] < first.columns["timing/wall_seconds"][-1]
+    more = replace(one, clock=design.Computed(4, 2 * float(computed(first, Machine(4))[-1])))
+    assert running.left(more, spent) == np.inf
+    (result,) = running.carry_out([(more, np.inf)], 1, spent, [])
+    assert (result.how, running.left(more, spent)) == ("done", None)
+    assert not (one.run_dir.parent / "spent.json").exists()
+
+
+def test_a_run_that_computed_time_ends_ends_without_us(tmp_path):
+    line = running.command(replace(a_run(tmp_path, Config()), clock=design.Computed(8, 90.0)))
+    assert line[-2:] == ["--max-hours", f"{(20 * 720 + 600) / 3600:.6g}"]
+
+
+def test_between_two_publications_a_clock_goes_on_at_its_pace(tmp_path):
+    one = replace(a_run(tmp_path, configured(algorithm="sac")), clock=design.Computed(8, 100.0))
+    pace = clocks.Pace(one, running.files_of)
+    assert not pace.passed(1e9, 0.0)  # nothing is published
+    record = Run.begin(one.run_dir, one.config, {})
+    record.append(
+        {"generation": 1, "learner_phases": 1},
+        {"wall_seconds": 80.0, "busy_seconds": np.ones(1), "seconds_learn": 1.0, "seconds_processor": 40.0},
+    )
+    record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
+    record.close()
+    os.utime(one.run_dir / "metrics.h5", (1000.0, 1000.0))  # 40 s of the clock in 80: 62 more, 2 of them a margin, take 124
+    assert not pace.passed(1123.0, since=0.0)
+    assert pace.passed(1125.0, since=0.0)
+    assert not pace.passed(1125.0, since=1010.0)  # it was not going on before
+    assert clocks.reached(running.files_of(one), design.Computed(8, 40.0))
+    assert not clocks.reached(running.files_of(one), one.clock)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import h5py
+import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
 from read_runs import damage, make
 
+from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.record import Run
 
 ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
@@ -173,3 +175,19 @@ def test_wide_tables_of_a_fresh_run(fresh):
     assert run.members("timing/member_seconds").shape == run.members("length").shape == (7, 10)
     assert len(run.history) == 7
     assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()  # with those of trials
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_clock_of_every_algorithm_adds_up(fresh, name):
+    """On the one rank that it had, a run takes its processor time; on more no longer, and less without updates."""
+    run = Run.open(fresh / name)
+    lasted = np.diff(run.columns["timing/wall_seconds"], prepend=0)
+    counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()
+    one = computed(run, Machine(1))
+    np.testing.assert_allclose(one, counted, rtol=1e-3)
+    assert 0 < computed(run, Machine(8))[-1] < one[-1] + 0.005  # of barriers, where nothing else is long
+    updated = run.columns["metrics/gradient_updates"][-1] > 0
+    assert updated == (name != "es")
+    assert (computed(run, Machine(1, np.inf))[-1] < 0.99 * one[-1]) == updated
+    texts = grid.texts(run, np.arange(run.generation))
+    assert [grid.at(grid.parsed(text), 0, Machine(1)) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)

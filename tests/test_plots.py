@@ -93,7 +93,7 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
 
 def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
     (run,) = opened(make(tmp_path / "a", (1, 2, 3, 4), "esac", **{"esac.learner_lag": 1}))
-    assert timeline.beside(run).tolist() == [False, True, False, True]  # phases begin in generations 1 and 3
+    assert timeline.running(run).tolist() == [False, True, False, True]  # phases begin in generations 1 and 3
     assert timeline.activities(run)["learner"].tolist() == pytest.approx([0.4, 0.5, 0.4, 0.5])  # 1 s less 0.9 s busy
 
 

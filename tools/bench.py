@@ -11,6 +11,7 @@ rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                  
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
+clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
 history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
@@ -28,11 +29,12 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
+from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.command import look_here, parser
 from esac_mpi.benchmarks.measurement import HEADER
-from esac_mpi.benchmarks.simulation import Cluster
 
-BENCHMARKS = ("rollout", "generation", "learner", "rivals", "startup", "scaling", "history")  # modules of esac_mpi.benchmarks
+# modules of esac_mpi.benchmarks
+BENCHMARKS = ("rollout", "generation", "learner", "rivals", "startup", "scaling", "clock", "history")
 
 
 def main(argv: list[str]) -> int:

@@ -8,7 +8,8 @@
     python tools/experiment.py speeds
 
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
-can be interrupted and started again: every run goes on where it was. All variants of seed 0 come first. At its end, and by draw
+can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
+lasted so long on so many ranks. All variants of seed 0 come first. At its end, and by draw
 at any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
 speeds measures what the estimates are made from. An experiment is a file of configs/experiments/, whose README has the format.
@@ -26,7 +27,7 @@ from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.experiments import design, running
 from esac_mpi.experiments.jobs import submitted
-from esac_mpi.experiments.products import Failed, Recorder, drawn, recorded
+from esac_mpi.experiments.products import Failed, Recorder, drawn, keep, recorded
 from esac_mpi.experiments.shown import listing, shown
 
 STOPPED = 75
@@ -47,6 +48,8 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
         for result in ends:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
+            if result.how == "done":
+                keep(found, result.planned, options.budget)
     if heard or any(result.how == "stopped" for result in results):
         raise Failed("stopped; the same command goes on", STOPPED)
     problems = [result.planned.run_dir.name for result in results if result.how == "failed"]

@@ -4,12 +4,15 @@
     python tools/results.py draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
                             [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
                             [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
+    both: [--ranks R [--updates-per-second U]]      table: [--seconds T]
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
 at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
 draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the
 swept value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
 training_episodes, for updates nominal_steps).
+--ranks: wall times as they would have been on R ranks, computed from what the runs recorded, with a learner of U updates/s (as it
+was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
 
@@ -18,15 +21,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.command import add_machine, ended, machine_of, parser
 from esac_mpi.analysis.results.rowfiles import read
 from esac_mpi.analysis.results.standings import MEASURES, document
-from esac_mpi.analysis.results.traces import sections
+from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
+
+
+def found(options: argparse.Namespace) -> tuple[Sections, Wall]:
+    """Return the runs, and what their wall time is. Raises Unusable."""
+    rows, machine = read(options.files), machine_of(options)
+    return sections(on_machine(rows, machine) if machine else rows), Wall(machine, getattr(options, "seconds", 0.0))
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
-    content = document(sections(read(options.files)), options.measure, options.published, options.of)
+    runs, wall = found(options)
+    content = document(runs, options.measure, options.published, options.of, wall)
     if options.out is None:
         yield content.rstrip("\n")
         return
@@ -40,13 +50,13 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.results import pictures
 
-    found = sections(read(options.files))
+    runs, wall = found(options)
     if options.what == "sensitivity":
-        figure = pictures.sensitivity(found, options.measure, options.field, options.normalise, options.seeds)
+        figure = pictures.sensitivity(runs, options.measure, options.field, options.normalise, options.seeds)
     elif options.what == "ends":
-        figure = pictures.ends(found, options.policy)
+        figure = pictures.ends(runs, options.policy)
     else:
-        figure = pictures.curves(found, options.what, options.x, options.policy, options.seeds)
+        figure = pictures.curves(runs, options.what, options.x, options.policy, options.seeds, wall)
     yield from save(figure, pictures.suffixed(options.out))
 
 
@@ -58,6 +68,7 @@ def main(argv: list[str]) -> int:
     tables.add_argument("--measure", choices=MEASURES, default="return")
     tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
     tables.add_argument("--of", default="ESAC", metavar="VARIANT", help="whom the verdicts are about; default: ESAC")
+    tables.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
     tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
     tables.set_defaults(make=table)
     pictures = actions.add_parser("draw", help="a picture")
@@ -71,6 +82,7 @@ def main(argv: list[str]) -> int:
     pictures.add_argument("--out", type=Path, metavar="FILE", required=True)
     pictures.set_defaults(make=draw)
     for action in (tables, pictures):
+        add_machine(action)
         action.add_argument("files", nargs="+", type=Path, metavar="CSV", help="results.csv of an experiment")
     options = line.parse_args(argv)
     return ended(lambda: options.make(options))

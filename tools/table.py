@@ -1,6 +1,7 @@
 """Make the table of results: mean, standard deviation and median over seeds, for every task (rows) and algorithm (columns).
 
-    python tools/table.py RUN [RUN ...] [--measure best|final|population_max|mean] [--at-steps N] [--policy better|theta_es|...]
+    python tools/table.py RUN [RUN ...] [--measure best|final|population_max|mean] [--policy better|theta_es|...]
+                          [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]]
                           [--format markdown|latex|csv] [--published [esac|pderl|aesrl ...]] [--out FILE]
 
 Runs of one task, algorithm and settings are seeds of one column; where settings differ, the column's name says in what. The
@@ -10,6 +11,8 @@ final            the same of the last evaluation
 population_max   largest fitness in the last generation, of the noisy population: what the public ESAC code reports
 mean             mean fitness of the noisy population, mean over generations
 --at-steps N     each run as it stood after N true steps of population and learner; runs that are not that far are left out
+--at-seconds T   the same after T seconds of wall time; with --ranks R (and --updates-per-second U) of that which each would have
+                 taken on R ranks (with a learner of U updates/s), computed from what it recorded
 --published      beside them what the papers print (esac_mpi/analysis/published.toml), other versions of the tasks: never in bold
 Reads files only, no MPI, torch or simulator. Prints the table, or the path of --out. Cost: 0.1 s a run.
 """
@@ -19,8 +22,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser
-from esac_mpi.analysis.outcomes import MEASURES
+from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.outcomes import MEASURES, At
 from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
@@ -28,7 +32,12 @@ from esac_mpi.analysis.tables import rendered
 
 def tables(options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
-    runs, how = opened(options.runs), (options.measure, options.at_steps, options.policy)
+    machine = machine_of(options)
+    if options.at_steps and options.at_seconds:
+        raise Unusable("--at-steps and --at-seconds: choose one")
+    if machine and not options.at_seconds:
+        raise Unusable("--ranks says what wall time is computed for: it needs --at-seconds")
+    runs, how = opened(options.runs), (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy)
     table = table_of(runs, *how)
     names = [] if options.published is None else options.published or ["esac"]
     printed, sources = published(names, list(table))
@@ -47,7 +56,9 @@ def main(argv: list[str]) -> int:
     add_runs(line)
     line.add_argument("--measure", choices=MEASURES, default="best")
     line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
+    line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help="wall time [s]")
     add_policy(line, "whose evaluations")
+    add_machine(line)
     line.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     line.add_argument("--published", nargs="*", choices=tuple(book()), help="beside the papers'; default esac")
     line.add_argument("--out", type=Path, metavar="FILE", help="write it there")

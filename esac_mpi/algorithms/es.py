@@ -40,7 +40,7 @@ class State:
     theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
     generation: int = 0
     counters: Counters = field(default_factory=Counters)

@@ -117,12 +117,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     may_learn = esac_phase.may_begin(esac, state, k, ends)
     plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
-    phase, phase_seconds = None, np.nan
+    phase, spent = None, learning.spent(None)
     again = esac_phase.choose(params, state, k, found, world) if plan.learns else None
     if again and not beside:  # lines 12-23
         esac_phase.begin(params, state, k, world, env, learner, again)
     if ends or (again and not beside):
-        phase, _, phase_seconds = learning.finish(world)
+        phase, _, spent = learning.finish(world)
     clock.append(world.clock())
 
     if again and beside:
@@ -155,8 +155,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 
     parts = ("seconds_evaluate", "seconds_plan", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
-    timing = {**found.timing, **seconds, **trial_seconds(esac, found), "seconds_phase": phase_seconds}
-    return {**row, **sac.metrics(phase)}, timing
+    return {**row, **sac.metrics(phase)}, {**found.timing, **seconds, **spent, **trial_seconds(esac, found)}
 
 
 def trials(esac: configuration.ESAC, state: State) -> Trials:

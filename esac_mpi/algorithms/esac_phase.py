@@ -151,7 +151,7 @@ def steps(params: Params, state: State, k: int, again: Again, env: Env, learner:
 
 def play_again(
     params: Params, state: State, k: int, again: Again, place: int, env: Env, learner: Any
-) -> Generator[None, None, int]:
+) -> Generator[bool, None, int]:
     """Play the episodes of one of the chosen members into the replay; return their steps. Raises ReturnDiffers."""
     policy, esac, i = make_policy(params, env, Normaliser.of(again.sums)), params.config.esac, int(again.members[place])
     if beside(esac):

@@ -41,7 +41,7 @@ class State:
     """All that changes, beside the learner on rank 0."""
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the mean; in discrete tasks what the choice is made by
-    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -75,14 +75,14 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     k, start, options, own_env = state.generation + 1, world.clock(), params.config.ppo, params.learner_env
     sums = state.observation_sums if options.observation_normalisation else None
     learning.begin(world, learner, k, lambda: learner.begin(own_env, k, 0, options.steps_per_generation, True, sums))
-    phase, busy, _ = learning.finish(world)
+    phase, busy, spent = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta, learner)
     if sums is not None:
         state.observation_sums = sums + learning.seen(world, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start}
+    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start, **spent}
 
 
 def metrics(phase: Phase) -> Row:

@@ -50,7 +50,7 @@ class State:
     NAME: ClassVar[str] = "td3"  # of the learner, its table and its policy
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor
-    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -93,14 +93,14 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
     learning.begin(world, learner, k, steps)
-    phase, busy, _ = learning.finish(world)
+    phase, busy, spent = learning.finish(world)
     learning.enter(phase, world, state.counters, state.theta, learner)
     if sums is not None:
         state.observation_sums = sums + learning.seen(world, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {**metrics(name, phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start}
+    return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start, **spent}
 
 
 def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:

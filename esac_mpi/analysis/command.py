@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
@@ -24,6 +25,22 @@ def add_runs(line: argparse.ArgumentParser) -> None:
 def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     """Let a command take the name of a policy that the runs have evaluated."""
     line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
+
+
+def add_machine(line: argparse.ArgumentParser) -> None:
+    """Let a command take the machine that wall time is computed for."""
+    line.add_argument("--ranks", type=int, metavar="R", help="wall time as computed for R ranks, in place of the measured one")
+    line.add_argument("--updates-per-second", type=float, metavar="U", help="with a learner of so many; default: as it was")
+
+
+def machine_of(options: argparse.Namespace) -> Machine | None:
+    """Return the machine that wall time is computed for, None where it is the measured one. Raises Unusable."""
+    ranks, rate = options.ranks, options.updates_per_second
+    if ranks is None and rate is None:
+        return None
+    if ranks is None or ranks < 1 or (rate is not None and not rate > 0):
+        raise Unusable("--ranks must be 1 or more, and --updates-per-second, which needs --ranks, more than 0")
+    return Machine(ranks, rate or 0.0)
 
 
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:

@@ -29,6 +29,7 @@ except ImportError as error:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: colour-blind safe
 PLAIN = [name.upper() for name in ALGORITHMS][: len(COLOURS)]  # have a colour of their own
+COMPUTED = "computed"  # the axis of a wall time that was not measured
 STYLES = ("-", "--", "-.", ":")
 Look = dict[str, tuple[str, str]]  # {label: (colour, line style)}
 
@@ -73,8 +74,8 @@ def wall_unit(seconds: float) -> tuple[str, float]:
 
 def name_axis(axes: Axes, x: str) -> None:
     """Name the horizontal axis, in its unit; times are drawn in seconds."""
-    name = AXES[x]
-    if x == "wall":
+    name = AXES.get(x, "wall time, computed")
+    if x in ("wall", COMPUTED):
         unit, length = wall_unit(axes.get_xlim()[1])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
         axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(steps=[1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10]))

@@ -14,6 +14,13 @@ class Missing(Unusable, ImportError):
     """A library of an extra is not installed."""
 
 
+def damaged(text: str) -> Unusable:
+    """Return the complaint about a file that cannot be read. Exit code 65."""
+    failure = Unusable(text)
+    failure.code = 65
+    return failure
+
+
 def note(text: str) -> None:
     """Tell the user something that is no error."""
     print(f"note: {text}", file=sys.stderr)

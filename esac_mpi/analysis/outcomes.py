@@ -1,8 +1,11 @@
 """What a run came to, as one figure: best and final return, or fitness of the population."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from esac_mpi.analysis.curves import column_curve, per_generation, return_curve
+from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.curves import Curve, column_curve, per_generation, position, return_curve
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.record import RunFiles
 
@@ -15,13 +18,52 @@ MEASURES = {
 OF_POLICY = ("best", "final")  # the others are the population's
 
 
-def outcome(run: RunFiles, measure: str, limit: float = np.inf, policy: str = BETTER) -> float:
-    """Return a figure of a run (MEASURES) from what it did within so many environment steps; nan where it has none."""
+@dataclass(frozen=True)
+class At:
+    """Where runs are compared: after so many environment steps, or so much wall time; 0 and 0 = at their ends."""
+
+    steps: int = 0  # true steps of population and learner
+    seconds: float = 0.0  # [s]
+    machine: Machine | None = None  # that wall time is computed for; None: the measured one
+
+    @property
+    def limit(self) -> float:
+        """The limit, inf where there is none."""
+        return self.steps or self.seconds or np.inf
+
+    def __str__(self) -> str:
+        if self.seconds:
+            return f"{self.seconds:,g} s of wall time{f', {self.machine}' if self.machine else ''}"
+        return f"{self.steps:,} true steps of population and learner"
+
+    def end(self, run: RunFiles) -> float:
+        """Return how far a run has come, 0 before its first generation. Raises Unusable."""
+        return float(self.positions(run)[-1:].sum())
+
+    def positions(self, run: RunFiles) -> np.ndarray:
+        """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
+        if self.machine:
+            return computed(run, self.machine)
+        return position(run, "wall" if self.seconds else "env_steps")
+
+    def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
+        """Return the values as far as the limit of a curve that is against measured wall time, or steps. Raises Unusable."""
+        if self.machine:
+            curve = replace(curve, x=np.interp(curve.x, position(run, "wall"), self.positions(run)))
+        return curve.y[curve.x <= self.limit]
+
+
+AT_THE_END = At()
+
+
+def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
+    """Return a figure of a run (MEASURES) from what it did up to there; nan where it has none. Raises Unusable."""
+    x = "wall" if at.seconds else "env_steps"
     if measure in OF_POLICY:
-        curve = return_curve(run, "env_steps", policy)
+        curve = return_curve(run, x, policy)
     else:
-        curve = column_curve(run, "env_steps", per_generation(run, np.nanmean if measure == "mean" else np.nanmax))
-    within = curve.y[curve.x <= limit]
+        curve = column_curve(run, x, per_generation(run, np.nanmean if measure == "mean" else np.nanmax))
+    within = at.within(run, curve)
     if not within.size:
         return np.nan
     return float(within.max() if measure == "best" else within.mean() if measure == "mean" else within[-1])

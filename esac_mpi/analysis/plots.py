@@ -1,13 +1,15 @@
 """What `tools/plot.py` draws: curves of runs by groups of seeds, or one run in full."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.curves import WINDOW, column, column_curve, per_generation, return_curve, training_curve
+from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.curves import WINDOW, Curve, column, column_curve, per_generation, position, return_curve, training_curve
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
-from esac_mpi.analysis.figures import Figure
+from esac_mpi.analysis.figures import COMPUTED, Figure, headline
 from esac_mpi.analysis.grids import Quantity, grid, summary
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note, some
@@ -76,24 +78,51 @@ def begun(runs: list[RunFiles]) -> list[RunFiles]:
     return [run for run in runs if run not in young]
 
 
-def figure(runs: list[RunFiles], what: str, x: str | None = None, policy: str = BETTER, seeds: bool = False) -> Figure:
-    """Return a figure: what is "return", "training", "sigma", "fitness", "losses" or "timeline". Raises Unusable."""
+def on_machine(quantity: Quantity, machine: Machine) -> Quantity:
+    """Return the quantity against the wall time that a run would have taken on a machine."""
+
+    def moved(run: RunFiles, _: str) -> Curve:
+        curve = quantity(run, "wall")
+        return replace(curve, x=np.interp(curve.x, position(run, "wall"), computed(run, machine)))
+
+    return moved
+
+
+def figure(
+    runs: list[RunFiles],
+    what: str,
+    x: str | None = None,
+    policy: str = BETTER,
+    seeds: bool = False,
+    machine: Machine | None = None,
+) -> Figure:
+    """Return a figure: what is "return", "training", "sigma", "fitness", "losses" or "timeline". Raises Unusable.
+
+    machine: what wall time is computed for; None: it is the measured one.
+    """
+    if machine and x != "wall":
+        raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     x = x or ("training_episodes" if what == "training" else "env_steps")
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
-    alone = len(runs) == 1
+    alone = len(runs) == 1 and not machine
     if alone and what == "timeline":
         return draw_timeline(runs[0])
     if alone and (what == "return" or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
         return draw_alone(runs[0], what, x)
-    groups, rows = grouped(runs), quantities(what, policy)
+    groups, rows, where = grouped(runs), quantities(what, policy), ""
+    if machine:
+        rows, x, where = {name: on_machine(q, machine) for name, q in rows.items()}, COMPUTED, f"; wall time {machine}"
     if what == "return":
         shown = better(policies_of(runs)) if policy == BETTER else policy
-        return summary(groups, rows, x, f"Noise-free evaluations of {shown}", seeds)
+        return summary(groups, rows, x, f"Noise-free evaluations of {shown}{where}", seeds)
     if what == "training":
-        return summary(groups, rows, x, f"Moving average over {WINDOW} training episodes", seeds)
-    return grid(groups, rows, x, seeds)
+        return summary(groups, rows, x, f"Moving average over {WINDOW} training episodes{where}", seeds)
+    drawing = grid(groups, rows, x, seeds)
+    if machine:
+        headline(drawing, f"Wall time {machine}")
+    return drawing
 
 
 def updates(runs: list[RunFiles], x: str = "env_steps", seeds: bool = False) -> Figure:

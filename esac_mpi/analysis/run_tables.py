@@ -3,24 +3,23 @@
 import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
-from esac_mpi.analysis.curves import position
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
-from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, outcome
+from esac_mpi.analysis.outcomes import AT_THE_END, MEASURES, OF_POLICY, At, outcome
 from esac_mpi.analysis.tables import Cell, Table
 from esac_mpi.record import RunFiles
 
 
-def cell(runs: list[RunFiles], measure: str, at_steps: int = 0, policy: str = BETTER) -> Cell | None:
-    """Return the results of a group, as it stood after so many steps (0 = at its end); None if no run of it has any."""
-    limit = at_steps or np.inf
-    reached = [run for run in runs if not at_steps or position(run, "env_steps")[-1:].sum() >= limit]
-    found = [(run, outcome(run, measure, limit, policy)) for run in reached]
+def cell(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> Cell | None:
+    """Return the results of a group, as it stood there; None if no run of it has any."""
+    limited = np.isfinite(at.limit)
+    reached = [run for run in runs if not limited or at.end(run) >= at.limit]
+    found = [(run, outcome(run, measure, at, policy)) for run in reached]
     seen = [(run, value) for run, value in found if np.isfinite(value)]
     if left := [run.path.name for run in runs if run not in [run for run, _ in seen]]:
-        where = f" within the first {at_steps:,} steps" if at_steps else ""
+        where = f" within the first {at.steps:,} steps" if at.steps else f" within {at}" if limited else ""
         note(f"left out, {'not that far or ' if where else ''}nothing to measure{where}: {some(left)}")
     if not seen:
         return None
@@ -29,12 +28,12 @@ def cell(runs: list[RunFiles], measure: str, at_steps: int = 0, policy: str = BE
     return Cell(float(values.mean()), std, float(np.median(values)), tuple(sorted(run.config.seed for run, _ in seen)))
 
 
-def table_of(runs: list[RunFiles], measure: str = "best", at_steps: int = 0, policy: str = BETTER) -> Table:
+def table_of(runs: list[RunFiles], measure: str = "best", at: At = AT_THE_END, policy: str = BETTER) -> Table:
     """Return the table of the runs. Raises Unusable if it would be empty, or no run has such a policy."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
     groups = grouped(runs).items()
-    made = {task: {name: cell(group, measure, at_steps, policy) for name, group in found.items()} for task, found in groups}
+    made = {task: {name: cell(group, measure, at, policy) for name, group in found.items()} for task, found in groups}
     table = {task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()}
     if not any(table.values()):
         raise Unusable(f"nothing to tabulate yet: no run given has a {measure} return")
@@ -42,9 +41,9 @@ def table_of(runs: list[RunFiles], measure: str = "best", at_steps: int = 0, pol
     return {task: row for task, row in table.items() if row}
 
 
-def described(runs: list[RunFiles], measure: str, at_steps: int = 0, policy: str = BETTER) -> str:
+def described(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> str:
     """Return the sentence that stands above the table."""
     whose = better(policies_of(runs)) if policy == BETTER else policy
     what = f"{MEASURES[measure]}, {whose}" if measure in OF_POLICY else MEASURES[measure]
-    when = f", at {at_steps:,} true steps of population and learner" if at_steps else ""
+    when = f", at {at}" if np.isfinite(at.limit) else ""
     return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds); bold: best mean of a task."

@@ -12,7 +12,7 @@ from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_belo
 from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.outcomes import OF_POLICY, outcome
+from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.record import RunFiles
 
 Line = dict[Any, np.ndarray]  # {value of the field: measures [runs]}
@@ -78,7 +78,7 @@ def of_runs(runs: list[RunFiles], field: str, measure: str = "best", at_steps: i
             for run in group:
                 value = settings(run)[full_name(run, field)]
                 by_value.setdefault(value, []).append(run)
-                points.append(Point(task, label, value, outcome(run, measure, at_steps or np.inf, policy), run.path.name))
+                points.append(Point(task, label, value, outcome(run, measure, At(at_steps), policy), run.path.name))
             for twins in by_value.values():
                 refuse_twins(twins)
     found = lines(points)

@@ -10,6 +10,7 @@ Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, 
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.clock.recorded import running, seconds
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
 from esac_mpi.analysis.messages import Unusable
@@ -21,27 +22,6 @@ ACTIVITIES = {
 }  # fmt: skip
 BINS = 60  # of the lower panel
 SHOWN = 12  # generations in the upper panel, the last ones
-
-
-def seconds(run: RunFiles, name: str) -> np.ndarray:
-    """Return a part's seconds in every generation [generations], 0 where the algorithm has none."""
-    found = column(run, f"timing/seconds_{name}")
-    return np.nan_to_num(found) if found.size else np.zeros(len(column(run, "timing/wall_seconds")))
-
-
-def beside(run: RunFiles) -> np.ndarray:
-    """Return whether a learner phase ran beside the evaluation [generations]: learner_lag generations after one began."""
-    names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith("_phase")]
-    begun = column(run, names[0]).astype(bool) if names else np.zeros(0, bool)
-    running = np.zeros(len(column(run, "timing/wall_seconds")), bool)
-    for later in range(1, 1 + (learner_lag(run) if begun.size else 0)):
-        running[later:] |= begun[:-later]
-    return running
-
-
-def learner_lag(run: RunFiles) -> int:
-    """Return after how many generations a phase of the learner is merged, 0 in an algorithm that knows no such thing."""
-    return getattr(run.config.own, "learner_lag", 0)
 
 
 def has_members(run: RunFiles) -> bool:
@@ -57,7 +37,7 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     learner = seconds(run, "learn")
     if not has_members(run):
         members = np.zeros_like(members)
-    learner = learner + beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+    learner = learner + running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
     found = {
         "members": members, "learner": learner, "update": ranks * seconds(run, "update"),
         "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
@@ -81,7 +61,7 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
     own = has_members(run)
     found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
-    if beside(run)[generation]:
+    if running(run)[generation]:
         found.append((0, "learner", ends[0] + spent[0], part["evaluate"] - spent[0]))
     for rank in np.flatnonzero(np.isfinite(spent)).tolist():
         found.append((rank, "members", start if rank else ends[0], spent[rank] * own))
@@ -141,8 +121,9 @@ def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     draw_ranks(above, run, shown)
     draw_shares(below, run)
     config = run.config
-    lag = f", learner_lag {learner_lag(run)}" if learner_lag(run) else ""
-    about = f"{config.task.id}: {config.algorithm.upper()}{lag}, seed {config.seed}, {ranks} rank{'s' * (ranks > 1)}"
+    lag = getattr(run.config.own, "learner_lag", 0)
+    later = f", learner_lag {lag}" if lag else ""
+    about = f"{config.task.id}: {config.algorithm.upper()}{later}, seed {config.seed}, {ranks} rank{'s' * (ranks > 1)}"
     figure.suptitle(about, fontsize=11)
     figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -33,13 +33,18 @@ def launch(ranks: int, program: Sequence[str], *arguments: object) -> None:
 
 
 def train(ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object) -> RunFiles:
+    """Run a population for so many generations, without evaluations before its end; return what it left."""
+    return recorded(
+        ranks, "--algorithm", algorithm, "--task.id", task, f"--{algorithm}.population_size", n,
+        "--budget.generations", generations, "--evaluation.every", generations + 1, "--evaluation.episodes", 1,
+        "--checkpoint.every_generations", 0, *more,
+    )  # fmt: skip
+
+
+def recorded(ranks: int, *options: object) -> RunFiles:
     """Run the program in a temporary directory; return what it left there."""
     with tempfile.TemporaryDirectory() as place:
-        launch(
-            ranks, ["-m", "esac_mpi"], "--run-dir", f"{place}/run", "--algorithm", algorithm, "--task.id", task,
-            f"--{algorithm}.population_size", n, "--budget.generations", generations, "--evaluation.every", generations + 1,
-            "--evaluation.episodes", 1, "--display.style", "plain", "--checkpoint.every_generations", 0, *more,
-        )  # fmt: skip
+        launch(ranks, ["-m", "esac_mpi"], "--run-dir", f"{place}/run", "--display.style", "plain", *options)
         run = Run.open(Path(place) / "run")
         list(run.columns.values())  # read now: the directory goes
         return run

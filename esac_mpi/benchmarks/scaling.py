@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from esac_mpi import affinity, config
+from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.benchmarks import simulation
 from esac_mpi.benchmarks.costs import costs_of, phase_counts
 from esac_mpi.benchmarks.measurement import Measurement, say
@@ -57,9 +58,9 @@ def wall(run: RunFiles) -> np.ndarray:
     return np.diff(run.columns["timing/wall_seconds"])[2 * INTERVAL - 1 :]
 
 
-def cluster(options: argparse.Namespace, ranks: int) -> simulation.Cluster:
+def cluster(options: argparse.Namespace, ranks: int) -> Cluster:
     """Return the simulated cluster."""
-    return simulation.Cluster(ranks, options.cores_per_node, options.latency, options.bandwidth)
+    return Cluster(ranks, options.cores_per_node, options.latency, options.bandwidth)
 
 
 def check_model(
@@ -74,7 +75,7 @@ def check_model(
         if kind.lag is not None:  # the phases that were measured, not whole ones
             steps, updates = phase_counts(found[0])[0].mean(axis=1)
             own = replace(own, phase_steps=int(steps), phase_updates=int(updates))
-        here = simulation.Cluster(ranks, cores_per_node=ranks)
+        here = Cluster(ranks, cores_per_node=ranks)
         predicted = simulation.simulate(n, here, own, simulation.Schedule(kind.lag, INTERVAL), cycles=10).mean()
         yield Measurement.of("scaling", case, "simulated / measured", "ratio", predicted / seconds.mean(axis=1), simulation=True)
 
@@ -107,7 +108,7 @@ def predict(
 FLOOR = "max(ES, phase / g)"
 
 
-def simulated(n: int, place: simulation.Cluster, costs: dict[str, simulation.Costs], g: int) -> dict[str, np.ndarray]:
+def simulated(n: int, place: Cluster, costs: dict[str, simulation.Costs], g: int) -> dict[str, np.ndarray]:
     """Return the simulated seconds per generation of ES, and of ESAC with learner_lag 0 and g."""
     es = simulation.simulate(n, place, costs["es"], simulation.Schedule(None, g))
     return {
@@ -141,7 +142,7 @@ def tell_assumptions(costs: dict[str, simulation.Costs], g: int, options: argpar
         say(f"- {assumption}")
     say(
         f"- network: latency {options.latency:g} s, {options.bandwidth:g} bytes/s, {options.cores_per_node} cores a node, "
-        f"barrier step {simulation.Cluster(1).barrier:g} s\n"
+        f"barrier step {Cluster(1).barrier:g} s\n"
         f"- measured here on one rank: d {es.d:,}; episodes {np.mean(es.durations):.4f} s (from {np.min(es.durations):.4f} to "
         f"{np.max(es.durations):.4f}, {es.durations.size} of them); noise {es.noise * 1e9:.1f} ns a parameter and member; update "
         f"{es.update * 1e9:.1f} (ESAC {esac.update * 1e9:.1f}) ns a parameter and slot; plan {es.plan * 1e3:.2f} ms; record "

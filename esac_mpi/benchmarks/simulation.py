@@ -1,20 +1,19 @@
 """The time of a generation on many ranks: a SIMULATION that replays measured costs; `bench.py scaling` feeds and checks it.
 
-One generation is followed event by event: members are dealt to the nodes by the program's own function, and go to the ranks
-of a node as they become free; exchange, plan and update follow as the program has them.
-A learner phase is due every g generations. With learner_lag 0 all wait for it; with a lag it runs on rank 0, which does not
-evaluate meanwhile, and all wait only if it is late at the end of the generation that merges it. ASSUMPTIONS lists the rest.
+Generations drawn from the costs go through the one clock of a cluster that there is, esac_mpi.analysis.clock.generations, which
+has the program's order of things. A learner phase is due every g generations. With learner_lag 0 all wait for it; with a lag it
+runs on rank 0, which does not evaluate meanwhile, and all wait only if it is late at the end of the generation that merges it.
+ASSUMPTIONS lists the rest.
 """
 
-import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from esac_mpi import schedule as dealing
+from esac_mpi.analysis.clock.cluster import Cluster
+from esac_mpi.analysis.clock.generations import Generation, ticks
 from esac_mpi.noise import BLOCK
 
 ASSUMPTIONS = (
@@ -26,34 +25,8 @@ ASSUMPTIONS = (
     "update: blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for",
     "rank 0 records a generation while the other ranks begin the next one",
     "a learner phase every g generations (the gate always open); theta_sac is broadcast when it is merged",
-    "with a lag, the phase has rank 0's core to itself until it ends; exchange and plan are not delayed by it",
+    "with a lag, the phase has rank 0's core to itself but for writing, plan and update, which rank 0 has its part in",
 )
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Ranks on equal nodes, filled one after the other, and the network between the nodes."""
-
-    ranks: int
-    cores_per_node: int = 64
-    latency: float = 5e-6  # of a message between nodes, with MPI's own share [s]
-    bandwidth: float = 10e9  # between nodes [bytes/s]
-    barrier: float = 20e-6  # of a step of a barrier inside a node: polling sleeps 5 us and longer [s]
-
-    @property
-    def locals(self) -> list[int]:
-        """Ranks of each node [nodes]."""
-        full, rest = divmod(self.ranks, self.cores_per_node)
-        return [self.cores_per_node] * full + [rest] * (rest > 0)
-
-    def send(self, nbytes: float) -> float:
-        """Return the time of an allgather or broadcast between the nodes' leaders [s]."""
-        hops = steps(len(self.locals))
-        return hops * self.latency + nbytes / self.bandwidth if hops else 0.0
-
-    def sync(self) -> float:
-        """Return the time of a barrier inside the largest node [s]."""
-        return steps(max(self.locals)) * self.barrier
 
 
 @dataclass(frozen=True)
@@ -90,74 +63,32 @@ class Schedule:
     interval: int = 5
 
 
-def steps(parties: int) -> int:
-    """Return the steps of a tree over so many parties: ceil(log2 parties)."""
-    return math.ceil(math.log2(parties)) if parties > 1 else 0
-
-
-def list_schedule(durations: Sequence[float] | np.ndarray, free: Sequence[float]) -> float:
-    """Give each task, in order, to whoever is free first; return when the last task ends, 0 without tasks.
-
-    `free` holds the time at which each worker becomes free [workers] [s].
-    """
-    workers, end = list(free), 0.0
-    heapq.heapify(workers)
-    for duration in durations:
-        finish = workers[0] + float(duration)
-        heapq.heapreplace(workers, finish)
-        end = max(end, finish)
-    return end
-
-
-def evaluation(tasks: np.ndarray, cluster: Cluster, busy: float, learning: bool) -> float:
-    """Return when the last of the tasks [n] ends; rank 0 takes none before `busy` [s], and none is meant for it if it learns."""
-    ends, capacity = [], np.array(cluster.locals)
-    capacity[0] -= learning
-    for node, share in enumerate(dealing.deal(np.ones(tasks.size), capacity)):
-        free = [0.0] * cluster.locals[node]
-        if node == 0:
-            free[0] = busy
-        ends.append(list_schedule(tasks[share], free))
-    return max(ends)
-
-
-def update_seconds(n: int, cluster: Cluster, costs: Costs) -> float:
-    """Return the time of the update of d parameters from n / 2 slots, mirrored [s]."""
-    blocks = -(-costs.d // BLOCK)
-    rounds = -(-blocks // min(cluster.locals))
-    return costs.update * (n // 2) * min(rounds * BLOCK, costs.d) + 2 * cluster.sync()
-
-
-def exchange_seconds(n: int, cluster: Cluster) -> float:
-    """Return the time of the allgather of five numbers a member and four a rank [s]."""
-    return 2 * cluster.sync() + cluster.send(8 * (5 * n + 4 * cluster.ranks))
-
-
 def simulate(n: int, cluster: Cluster, costs: Costs, schedule: Schedule, cycles: int = 3, seed: int = 0) -> np.ndarray:
     """Simulate generations of n members; return the seconds per generation, mean of each cycle of `interval`, [cycles].
 
     One more cycle comes first and is not returned: with a lag nothing is merged in it.
     """
-    random = np.random.default_rng(seed)
-    serial = exchange_seconds(n, cluster) + costs.plan + cluster.send(8 * n) + update_seconds(n, cluster, costs)
-    merge = cluster.send(4 * costs.d) + cluster.sync()
-    seconds = np.zeros((cycles + 1) * schedule.interval)  # of each generation
-    left, due = 0.0, 0  # of the phase in flight: time to its end [s], generation that merges it (0: none in flight)
-    for k in range(1, len(seconds) + 1):
-        tasks = random.choice(costs.durations, n) + costs.noise * costs.d
-        recording = costs.record if k > 1 else 0.0
-        seconds[k - 1] = max(evaluation(tasks, cluster, recording + left, left > 0), recording) + serial
-        learns = schedule.lag is not None and k % schedule.interval == 0
-        if learns and schedule.lag == 0:
-            seconds[k - 1] += costs.phase + merge
-            continue
-        left = max(0.0, left - seconds[k - 1])
-        if due == k:  # late: all wait for it
-            seconds[k - 1] += left + merge
-            left, due = 0.0, 0
-        if learns and schedule.lag:
-            left, due = costs.phase, k + schedule.lag
-    return seconds.reshape(cycles + 1, -1)[1:].mean(axis=1)
+    random, generations = np.random.default_rng(seed), range(1, (cycles + 1) * schedule.interval + 1)
+    ends = list(ticks((drawn(k, n, costs, schedule, random) for k in generations), cluster))
+    return np.diff(ends, prepend=0.0).reshape(cycles + 1, -1)[1:].mean(axis=1)
+
+
+def drawn(k: int, n: int, costs: Costs, schedule: Schedule, random: np.random.Generator) -> Generation:
+    """Return generation k of n members, n / 2 slots."""
+    learns = schedule.lag is not None and k % schedule.interval == 0
+    at_once = learns and schedule.lag == 0
+    return Generation(
+        members=random.choice(costs.durations, n) + costs.noise * costs.d,
+        expected=np.ones(n),
+        record=costs.record if k > 1 else 0.0,
+        serial=costs.plan,
+        phase=costs.phase if at_once else 0.0,
+        merges=bool(schedule.lag) and k > schedule.interval and k % schedule.interval == (schedule.lag or 0) % schedule.interval,
+        update=costs.update * (n // 2) * costs.d,
+        blocks=costs.d / BLOCK,
+        begun=costs.phase if learns and not at_once else 0.0,
+        parameters_bytes=4.0 * costs.d,
+    )
 
 
 def updates_per_second(es_seconds: float, costs: Costs, interval: int) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, as_words, check, from_table, read_toml
@@ -29,7 +30,7 @@ from esac_mpi.experiments.settings import DEFAULT, full_name
 HERE = Path(__file__).parents[2]  # the checkout, unless the package is installed apart from it
 ROOT = HERE if (HERE / "configs").is_dir() else Path.cwd()
 FOLDER = ROOT / "configs/experiments"
-UNLIMITED = 10**12  # environment steps of a run that wall time ends
+UNLIMITED = 10**12  # environment steps of a run that time ends
 
 Settings = dict[str, Any]  # {dotted name: value}
 
@@ -44,11 +45,26 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A run's end by its computed clock (esac_mpi.analysis.clock)."""
+
+    ranks: int
+    seconds: float  # [s]
+    updates_per_second: float = 0.0  # of the learner; 0 = this machine's
+
+    @property
+    def machine(self) -> Machine:
+        """Where the clock is computed for."""
+        return Machine(self.ranks, self.updates_per_second)
+
+
+@dataclass(frozen=True)
 class Budget:
     """How much of an experiment is run. Empty lists: all that the experiment has."""
 
     seeds: int = 1
     seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
+    clock: Computed | None = None  # in its place the computed time on other ranks
     cores: int = 1  # ranks of a job of an algorithm with a population; others have one
     ranks: list[int] = field(default_factory=list)  # each run once on each of these numbers of ranks
     tasks: list[str] = field(default_factory=list)
@@ -89,6 +105,7 @@ class Planned:
     line: list[str]  # arguments but for --run-dir
     run_dir: Path
     config: Config
+    clock: Computed | None = None
 
     @property
     def label(self) -> str:
@@ -198,11 +215,16 @@ def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
 
 def budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
-    entries = dict(made(table, Budget, source))
+    clock = table.get("clock")
+    entries = dict(made({name: entry for name, entry in table.items() if name != "clock"}, Budget, source))
     entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
         inner = tables(entries.get(name, {}), f"{source}.{name}")
         entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
+    if clock is not None:
+        entries["clock"] = Computed(**made(clock, Computed, f"{source}.clock"))
+        if "seconds" in entries or not (entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf):
+            raise Unusable(f"{source}: clock needs positive ranks and seconds, and no seconds of wall time beside it")
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
     if any(not isinstance(count, int) or count < 1 for count in counts) or not 0 < entries.get("seconds", 1) < math.inf:
         raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
@@ -261,7 +283,7 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     return Planned(
         task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts)),
-        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"),
+        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), b.clock,
     )  # fmt: skip
 
 
@@ -279,7 +301,7 @@ def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) 
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
         del settings[name]
     limits = {name for name in settings if name.startswith("budget.")}
-    if not limits and b.seconds:
+    if not limits and (b.seconds or b.clock):
         limits, settings["budget.env_steps"] = {"budget.env_steps"}, UNLIMITED
     if limits:  # an experiment that names a limit means no other
         settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}

@@ -18,7 +18,8 @@ where `step` [us] is the task's, and `update` [ms] the learner's, both measured 
 or large (2x512, batch 256), which is taken from 128 units on. G is what the limits allow, whichever comes first; env_steps is
 divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
 an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
-generations, with their updates. A run that wall time ends costs that time. On r ranks a job lasts (population +
+generations, with their updates. A run that wall time ends costs that time; one that its clock on R
+ranks ends costs (shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population +
 evaluation) / r + learner, since all wait for the learner, and reserves r times that.
 """
 
@@ -33,12 +34,13 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, Evolution, members
+from esac_mpi.config import Config, Evolution, members, updated
 from esac_mpi.evolution import p_sac
 from esac_mpi.experiments.design import FOLDER, Planned
 
 SPEEDS = FOLDER / "speeds.toml"
 AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
+SOME = {"budget.generations": 1000, "budget.env_steps": 0, "budget.nominal_steps": 0}  # of which a clock counts the parts
 LARGE = 128  # units of a layer from which a network counts as large
 
 
@@ -182,7 +184,7 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     """Return what a run costs. Raises Unusable where a speed was not measured."""
     if planned.seconds:
         return Cost(0.0, planned.seconds)
-    config = planned.config
+    config = updated(planned.config, SOME) if planned.clock else planned.config
     learner = learner_of(config)
     size = "large" if max(config.policy.hidden) >= LARGE else "small"
     if config.task.id not in known.step or (learner and learner not in known.update):
@@ -190,7 +192,16 @@ def cost(planned: Planned, known: Speeds) -> Cost:
         raise Unusable(f"no speed of {missing} in {SPEEDS}: python tools/experiment.py speeds")
     done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
     update = known.update[learner][size] * 1e-3 if learner else 0.0
-    return Cost((done.population + done.evaluation) * step, done.learner * step + done.updates * update)
+    found = Cost((done.population + done.evaluation) * step, done.learner * step + done.updates * update)
+    return clocked(found, planned) if planned.clock else found
+
+
+def clocked(whole: Cost, planned: Planned) -> Cost:
+    """Return what a run costs here, on one core, that its computed clock ends, given what one to the end of a budget costs."""
+    assert planned.clock is not None
+    ranks, beside = planned.clock.ranks, getattr(table_of(planned.config), "learner_lag", 0) > 0 and planned.clock.ranks > 1
+    lasts = max(whole.shared / (ranks - 1), whole.alone) if beside else whole.shared / ranks + whole.alone
+    return Cost(0.0, planned.clock.seconds * (whole.shared + whole.alone) / lasts)
 
 
 def ranks_of(planned: Planned, cores: int) -> int:

@@ -17,13 +17,13 @@ from esac_mpi.experiments.shown import priced
 def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
     """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system.
 
-    Raises Unusable where wall time ends the runs, Failed.
+    Raises Unusable where time ends the runs, Failed.
     """
     found = design.experiment(id)
     budget = design.chosen(found, budget_name)
-    if budget.seconds:
+    if budget.seconds or budget.clock:
         raise Unusable(
-            "runs of this budget are ended by wall time, which `run` gives them; as jobs they would go on:"
+            "runs of this budget are ended by time, which `run` gives them; as jobs they would go on:"
             " choose another budget, or run it here"
         )
     runs, cores = design.runs(found, budget_name, root), budget.cores

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 from pathlib import Path
@@ -70,5 +71,21 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
 
 def recorded(csv: Path, runs: Recorded, experiment: str, budget: str, most: int) -> None:
     """Write the compact record of runs, each with its variant and swept value, at most `most` rows a run."""
-    found = (rows.rows(run, experiment, budget, variant, value, done, most) for run, variant, value, done in runs)
-    rowfiles.write(csv, chain.from_iterable(found))
+    files = [kept(csv.parent, run, (experiment, budget, variant, value, done, most)) for run, variant, value, done in runs]
+    rowfiles.write(csv, chain.from_iterable(map(rowfiles.read_one, files)))
+
+
+def kept(folder: Path, run: RunFiles, about: tuple[str, str, str, str, bool, int]) -> Path:
+    """Return the file that has a run's rows, written anew where the run is newer; about: what `rows.rows` takes beside it."""
+    path = folder / "rows" / f"{run.path.name}-{zlib.crc32(repr(about).encode()):08x}.csv"
+    source = run.columns.source
+    if source is None or not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
+        rowfiles.write(path, rows.rows(run, *about))
+    return path
+
+
+def keep(found: Experiment, planned: Planned, budget: str) -> None:
+    """Write the rows of a run that is done, so that only those of the last one are to be made at the end."""
+    files = running.files_of(planned)
+    if files is not None and files.generation:
+        kept(planned.run_dir.parent, files, (found.id, budget, planned.label, planned.value, True, found.points))

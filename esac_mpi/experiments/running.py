@@ -1,6 +1,7 @@
-"""Carry out the runs of an experiment: so many at once, each to its end or for its wall time, and again from where it was.
+"""Carry out the runs of an experiment: so many at once, each to its end or for its time, and again from where it was.
 
-A run with a number of ranks has the machine to itself. Wall time counts from where a run says that it goes on, without imports;
+A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks (clocks.py),
+which is the same however many go on at once. Wall time counts from where a run says that it goes on, without imports;
 what it has had is kept in spent.json beside the runs, and is no less than its own history says. Interrupted (Ctrl-C, SIGTERM),
 the runs save themselves, and the next start goes on.
 """
@@ -15,18 +16,20 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ConfigError, differences
+from esac_mpi.experiments import clocks
 from esac_mpi.experiments.design import Planned
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
+CROWDED = 20.0  # times its processor time at most, what a run that its clock ends may last without us
 SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
 
 
@@ -42,6 +45,11 @@ class Going:
     end: float = math.inf  # when its wall time is over, known once it has begun [s]
     over: bool = False  # whether it was told so
     interrupted: bool = False  # whether it was told to stop before that
+    since: float = math.inf  # when it was first seen to go on, as files are dated [s]
+    pace: clocks.Pace = field(init=False)  # of its computed clock
+
+    def __post_init__(self) -> None:
+        self.pace = clocks.Pace(self.planned, files_of)
 
     @property
     def unused(self) -> float:
@@ -61,9 +69,9 @@ class Going:
 
     def watch(self) -> None:
         """Begin to count once the run says that it goes on; end it when its time is over."""
-        if self.end == math.inf and self.taken_up:
-            self.end = time.monotonic() + self.seconds
-        if not self.over and time.monotonic() >= self.end:
+        if self.since == math.inf and self.taken_up:
+            self.since, self.end = time.time(), time.monotonic() + self.seconds
+        if not self.over and (time.monotonic() >= self.end or self.pace.passed(time.time(), self.since)):
             self.over = True
             self.process.terminate()
 
@@ -119,7 +127,7 @@ class Spent:
 
 
 def left(planned: Planned, spent: Spent) -> float | None:
-    """Return the wall time that a run still has, inf where its own budget ends it, None if it is done.
+    """Return the wall time that a run still has, inf where its own budget or its computed clock ends it, None if it is done.
 
     A run that failed or died is not done, however long it lasted. Raises Unusable where there is one of other settings.
     """
@@ -128,6 +136,8 @@ def left(planned: Planned, spent: Spent) -> float | None:
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Unusable(f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root")
     if run and run.state == "complete" and run.config.budget == planned.config.budget:
+        return None
+    if planned.clock and clocks.reached(run, planned.clock):
         return None
     if not planned.seconds:
         return float("inf")
@@ -142,8 +152,11 @@ def command(planned: Planned) -> list[str]:
     beside = Path(sys.executable).with_name("mpirun")
     launcher = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(planned.ranks)]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
-    if planned.seconds:  # we end it; should we be killed, it ends itself
-        program += ["--max-hours", f"{(2 * planned.seconds + SPARE) / 3600:.6g}"]
+    limit = 2 * planned.seconds
+    if planned.clock:  # of which wall time has no bound where other work has the cores
+        limit = CROWDED * planned.clock.ranks * planned.clock.seconds
+    if limit:  # we end it; should we be killed, it ends itself
+        program += ["--max-hours", f"{(limit + SPARE) / 3600:.6g}"]
     return [*launcher, *program] if planned.ranks > 1 else program
 
 
@@ -203,7 +216,10 @@ def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, hea
                     going.remove(one)
                     if one.planned.seconds:
                         spent.note(one.planned, one.planned.seconds - one.unused)
-                    yield outcome(one)
+                    if too_soon(one, spent):
+                        waiting.insert(0, (one.planned, one.seconds))
+                    else:
+                        yield outcome(one)
                 else:
                     one.watch()
     finally:
@@ -211,6 +227,12 @@ def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, hea
             one.tell()
         while any(one.process.poll() is None for one in going):
             told = wait(going, heard, told)
+
+
+def too_soon(going: Going, spent: Spent) -> bool:
+    """Return whether a run was ended before its computed clock had passed its time."""
+    clocked = going.planned.clock is not None
+    return clocked and going.over and outcome(going).how == "done" and left(going.planned, spent) is not None
 
 
 def wait(going: list[Going], heard: list[int], told: int) -> int:

@@ -25,6 +25,8 @@ def shown(id: str, root: Path) -> Iterator[str]:
     for name, budget in found.budgets.items():
         runs = design.runs(found, name, root)
         seeds, wall = f"{budget.seeds} seed{'s' * (budget.seeds > 1)}", f", {budget.seconds:g} s each" if budget.seconds else ""
+        if budget.clock:
+            wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
         yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
         yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
     yield f"\nestimated from {known.about}\n"

@@ -122,7 +122,7 @@ class GradientLearner:
         """Draw an action in [-1, 1], float32 [a], from the actor's output."""
         raise NotImplementedError
 
-    def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since`, a part at a time; return their number."""
         raise NotImplementedError
 

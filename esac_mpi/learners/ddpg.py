@@ -44,7 +44,7 @@ class DDPG(GradientLearner):
         """Draw an action in [-1, 1], float32 [a]: tanh of the actor's output, with Gaussian noise."""
         return deterministic.explored(output, self.options.exploration_noise, random)
 
-    def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
         first = self.options.start_steps
         if len(self.replay) < self.options.batch_size:
@@ -53,9 +53,9 @@ class DDPG(GradientLearner):
         for _ in range(updates):
             self.replay.sample(random.sampling, self.update.rows)
             self.update.learn_critic()
-            yield
+            yield True
             self.update.learn_actor()
-            yield
+            yield True
         return updates
 
 

@@ -156,7 +156,7 @@ class PPO:
                 set_random_seed(integer(self.seed, Purpose.LEARNER, k, SHUFFLING, epoch))
                 self._model.train()
                 losses.append([self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()])
-                yield
+                yield True
         except ValueError as error:  # a distribution of nan
             self.check_finite()
             if self._episode is not None and not np.isfinite(self._episode.observation).all():
@@ -167,7 +167,7 @@ class PPO:
         means["entropy"] = -means.get("entropy", math.nan)
         return Phase.summed_up(steps, returns, self.updates - before, **means)
 
-    def _take_up(self, env: Env) -> Generator[None, None, None]:
+    def _take_up(self, env: Env) -> Generator[bool, None, None]:
         """Bring `env` to where the episode in progress stands, playing it again unless it is played there.
 
         Where it ends sooner than it did, as it may where bits differ (another CPU), a new one begins; what was learned stays.
@@ -184,10 +184,10 @@ class PPO:
                 return
             episode.observation, reward, *_ = answer
             episode.episodic_return += reward
-            yield
+            yield False
         episode.env = env
 
-    def _collect(self, env: Env, k: int, steps: int, returns: list[float]) -> Generator[None, None, list[Row]]:
+    def _collect(self, env: Env, k: int, steps: int, returns: list[float]) -> Generator[bool, None, list[Row]]:
         """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
@@ -219,7 +219,7 @@ class PPO:
             if ended:
                 returns.append(episode.episodic_return)
                 self._episode = None
-            yield
+            yield False
         return rows
 
     def _started(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:

@@ -70,7 +70,7 @@ class SAC(GradientLearner):
         noise = random.standard_normal(self._actions, dtype=np.float32)
         return np.tanh(mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise)
 
-    def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since`; return their number."""
         update = self.update
         if len(self.replay) < self.options.batch_size:
@@ -80,9 +80,9 @@ class SAC(GradientLearner):
             self.replay.sample(random.sampling, update.rows)
             random.update.standard_normal(dtype=np.float32, out=update.noise)
             update.learn_critics()
-            yield
+            yield True
             update.learn_actor()
-            yield
+            yield True
         return updates
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:

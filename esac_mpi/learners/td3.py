@@ -43,7 +43,7 @@ class TD3(GradientLearner):
         """Draw an action in [-1, 1], float32 [a]: tanh of the actor's output, with Gaussian noise."""
         return deterministic.explored(output, self.options.exploration_noise, random)
 
-    def _learn(self, since: int, random: Streams) -> Generator[None, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
         first = self.options.start_steps
         if len(self.replay) < self.options.batch_size:
@@ -53,10 +53,10 @@ class TD3(GradientLearner):
             self.replay.sample(random.sampling, self.update.rows)
             random.update.standard_normal(dtype=np.float32, out=self.update.noise)
             self.update.learn_critics()
-            yield
+            yield True
             if self.adam["critic"].steps % self.options.policy_delay == 0:
                 self.update.learn_actor()
-            yield
+            yield True
         return updates
 
 

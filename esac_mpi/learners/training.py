@@ -38,21 +38,21 @@ class Learner(Protocol):
 
 
 Act = Callable[[list[np.ndarray], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
-Learn = Callable[[int, Streams], Generator[None, None, int]]  # updates due for the training steps after the given one
+Learn = Callable[[int, Streams], Generator[bool, None, int]]  # updates due for the training steps after the given one
 
 
 def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool) -> Steps:
     """Play at least `episodes` whole episodes and `steps` steps, and learn from them.
 
     With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each
-    step and each part of an update; returns the phase. It is a function of the learner at its start and of the address
-    (seed, k), whatever is done between its parts.
+    step and each part of an update, whether it was one of an update; returns the phase. It is a function of the learner at its
+    start and of the address (seed, k), whatever is done between its parts.
     """
     random, first, updates = _streams(learner.seed, k), learner.env_steps, 0
     returns: list[float] = []
     learner.update.start(learner.normaliser)
     for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns):
-        yield
+        yield False
         if learner.options.interleaved:
             updates += yield from learn(learner.env_steps - 1, random)
     if not learner.options.interleaved:

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.curves import WINDOW, Curve, last_before
-from esac_mpi.analysis.figures import COLOURS, Figure, headline, panels
+from esac_mpi.analysis.figures import COLOURS, COMPUTED, Figure, headline, panels
 from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results.traces import Sections, Trace
+from esac_mpi.analysis.results.traces import MEASURED, Sections, Trace, Wall
 from esac_mpi.analysis.sensitivity import Line, Point, figure, lines, normalised, say_what
 
 POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
@@ -31,7 +31,14 @@ AT_END = {
 DEFAULT_X = {"returns": "env_steps", "training": "training_episodes", "updates": "nominal_steps"}
 
 
-def curves(sections: Sections, what: str, x: str | None = None, policy: str = "better", seeds: bool = False) -> Figure:
+def curves(
+    sections: Sections,
+    what: str,
+    x: str | None = None,
+    policy: str = "better",
+    seeds: bool = False,
+    wall: Wall = MEASURED,
+) -> Figure:
     """Return the figure of a quantity (NAMES) against an axis: a panel for each task, a line for each variant."""
     axis = x or DEFAULT_X[what]
     y = {"returns": POLICIES[policy], "training": "training_return", "updates": "gradient_updates"}[what]
@@ -39,7 +46,9 @@ def curves(sections: Sections, what: str, x: str | None = None, policy: str = "b
     def quantity(trace: Trace, _: str) -> Curve:
         return trace.curve(axis, y)
 
-    title, name = TITLES[what].format(WHOSE[policy]), "wall" if axis == "wall_seconds" else axis
+    title, name = TITLES[what].format(WHOSE[policy]), axis
+    if axis == "wall_seconds":
+        title, name = title + wall.where, COMPUTED if wall.machine else "wall"
     return summary(sections, {NAMES[what]: quantity}, name, title, seeds, counts=what == "updates")
 
 

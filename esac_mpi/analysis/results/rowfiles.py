@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
+LATER = {"clock"}  # columns that older files lack
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
@@ -67,7 +68,7 @@ def read_one(path: Path) -> list[Row]:
         raise Unusable(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise damaged(f"{path}: no CSV file of results: {error}") from error
-    if missing := [name for name in FIELDS if name not in names]:
+    if missing := [name for name in FIELDS if name not in names and name not in LATER]:
         raise damaged(f"{path}: no CSV file of results: it has no column {', '.join(missing)}")
     if not lines:
         raise Unusable(f"{path}: no rows in it yet")
@@ -79,14 +80,7 @@ def parsed(line: dict[str, str], where: str) -> Row:
     values = {}
     for name, kind in FIELDS.items():
         try:
-            values[name] = PARSE[kind](line[name])
+            values[name] = PARSE[kind](line.get(name, "") if name in LATER else line[name])
         except (ValueError, TypeError) as error:  # None: the line is too short
             raise damaged(f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}") from error
     return Row(**values)
-
-
-def damaged(text: str) -> Unusable:
-    """Return the complaint about a file that cannot be read."""
-    failure = Unusable(text)
-    failure.code = 65
-    return failure

@@ -1,12 +1,13 @@
 """The compact record of a run: at most 25 rows that have what tables and pictures of an experiment need.
 
-A run directory has megabytes, its rows 3 kB, which can be committed. Numbers have 6 significant digits.
+A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6 significant digits.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
@@ -47,6 +48,8 @@ class Row:
     """The same of the learner's policy, the SAC mean or TD3's actor say; of the best where there are several."""
     complete: bool
     """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
+    clock: str = ""
+    """When it would have stood there on other ranks and with another learner (clock/grid.py); "" where that is not known."""
 
     @property
     def better(self) -> float | None:
@@ -106,7 +109,7 @@ def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, 
     steps, wall = position(run, "env_steps"), position(run, "wall")
     own, learners = returns(run, [OWN_COLUMN]), returns(run, [name for name in policies(run) if name != OWN_COLUMN])
     found = []
-    for i, generation, n in zip(kept.tolist(), generations.tolist(), so_many.tolist(), strict=True):
+    for i, generation, n, clock in zip(kept.tolist(), generations.tolist(), so_many.tolist(), grid.texts(run, kept), strict=True):
         found.append(
             Row(
                 experiment, budget, run.config.task.id, variant, value, run.config.seed, generation,
@@ -120,6 +123,7 @@ def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, 
                 return_theta_es=rounded(own.get(generation, np.nan)),
                 return_learner=rounded(learners.get(generation, np.nan)),
                 complete=done and i == int(kept[-1]),
+                clock=clock,
             )
         )  # fmt: skip
     return found

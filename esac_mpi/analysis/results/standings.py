@@ -11,7 +11,7 @@ import numpy as np
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.published import published
-from esac_mpi.analysis.results.traces import Sections, Trace, reached, values
+from esac_mpi.analysis.results.traces import MEASURED, Sections, Trace, Wall, reached, values
 from esac_mpi.analysis.results.verdicts import verdicts
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.analysis.tables import text as as_printed
@@ -41,7 +41,7 @@ def having(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     return {label: traces for label, traces in found.items() if traces}
 
 
-def limits(labels: dict[str, list[Trace]], y: str) -> list[Column]:
+def limits(labels: dict[str, list[Trace]], y: str, wall: Wall) -> list[Column]:
     """Return the columns of a task's table: where its runs are compared."""
     everyone = [trace for traces in labels.values() for trace in traces]
     evolving = [trace for trace in everyone if trace.has("fitness_mean")]
@@ -52,8 +52,8 @@ def limits(labels: dict[str, list[Trace]], y: str) -> list[Column]:
         )
     found.append(("at {} nominal steps (the papers' count)", "nominal_steps", reached(everyone, "nominal_steps", y)))
     columns = [(head.format(compact(limit)), axis, limit) for head, axis, limit in found]
-    seconds = reached(everyone, "wall_seconds", y)
-    return [*columns, (f"within {compact(seconds)} s", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]
+    seconds = wall.limit(everyone, y)
+    return [*columns, (f"within {compact(seconds)} s{wall.where}", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]
 
 
 def statistic(seeds: np.ndarray) -> float:
@@ -88,10 +88,10 @@ def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, l
             yield from ((f"{label}: {half}", traces, y) for half, y in HALVES.items())
 
 
-def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers: bool) -> Iterator[str]:
+def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers: bool, wall: Wall) -> Iterator[str]:
     """Yield the table of one task, line by line."""
     y = MEASURES[measure][0]
-    columns = limits(labels, y)
+    columns = limits(labels, y, wall)
     _, _, seconds = columns[-2]
     task = next(iter(labels.values()))[0].rows[0].task
     printed = published(["esac"], [task])[0][task] if papers else {}
@@ -113,16 +113,24 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
     yield from (f"### {title}", "", *markdown(table))
 
 
-def document(sections: Sections, measure: str, papers: bool, champion: str) -> str:
-    """Return all tables. Raises Unusable where no run has the measure."""
+def tell_short(found: Sections, wall: Wall) -> None:
+    """Name the runs that ended before the time at which they are compared."""
+    everyone = [trace for labels in found.values() for traces in labels.values() for trace in traces]
+    if short := [trace.name for trace in everyone if trace.rows[-1].wall_seconds < wall.seconds]:
+        note(f"ended before {wall.seconds:g} s{wall.where}: {some(short)}; as they ended, they are compared")
+
+
+def document(sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED) -> str:
+    """Return all tables; wall: what wall time is, and where it is compared. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
     found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}
     if not found:
         raise Unusable(f"nothing to tabulate yet: no run has {measure} in its rows")
+    tell_short(found, wall)
     text = [f"{said[0].upper()}{said[1:]}. {NOTE}"]
     for title, labels in found.items():
-        text += ["", *task_table(title, labels, measure, papers)]
-    if measure != "updates" and (more := list(verdicts(found, y, champion))):
+        text += ["", *task_table(title, labels, measure, papers, wall)]
+    if measure != "updates" and (more := list(verdicts(found, y, champion, wall))):
         text += ["", *more]
     if papers:
         text += ["", *published(["esac"], [])[1]]

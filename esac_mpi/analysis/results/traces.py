@@ -1,11 +1,14 @@
 """Rows of results as curves of runs, in groups of seeds: what standings.py tabulates and pictures.py draws."""
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from esac_mpi.analysis.clock import Machine, grid
 from esac_mpi.analysis.curves import Curve, Origin, last_before
+from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.names import order
 from esac_mpi.analysis.results.rows import Row
 
@@ -44,6 +47,22 @@ class Trace:
 Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 
+def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
+    """Return the rows with the time that they would have stood there on a machine as their wall time. Raises Unusable."""
+    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), row.gradient_updates, machine)) for row in rows]
+
+
+def clock_of(row: Row) -> grid.Times:
+    """Return when a row's run would have stood there, by ranks and updates/s. Raises Unusable."""
+    name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
+    if not row.clock:
+        raise Unusable(f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment.py draw")
+    try:
+        return grid.parsed(row.clock)
+    except ValueError as error:
+        raise damaged(f"{name}: its clock is {row.clock!r}, not seconds on ranks") from error
+
+
 def sections(rows: Iterable[Row]) -> Sections:
     """Return the runs by task and variant, in an order that does not depend on that of the rows of different runs."""
     runs: dict[tuple[str, str, str, str, str, int], list[Row]] = {}
@@ -65,6 +84,26 @@ def size(value: str) -> tuple[float, str]:
         return float(value), value
     except ValueError:
         return np.inf, value
+
+
+@dataclass(frozen=True)
+class Wall:
+    """What the wall time of rows is, and where runs are compared by it."""
+
+    machine: Machine | None = None  # that it is computed for; None: it was measured
+    seconds: float = 0.0  # [s]; 0 = the most that all runs compared have reached
+
+    @property
+    def where(self) -> str:
+        """What a head says of the machine."""
+        return f", {self.machine}" if self.machine else ""
+
+    def limit(self, traces: list[Trace], y: str) -> float:
+        """Return the time at which these runs are compared [s]."""
+        return self.seconds or reached(traces, "wall_seconds", y)
+
+
+MEASURED = Wall()
 
 
 def reached(traces: list[Trace], axis: str, y: str) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from esac_mpi.analysis.intervals import DRAWS, LEVEL
-from esac_mpi.analysis.results.traces import Sections, reached, values
+from esac_mpi.analysis.results.traces import Sections, Wall, reached, values
 from esac_mpi.analysis.tables import markdown
 from esac_mpi.log import compact
 
@@ -33,7 +33,7 @@ def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
     return f"{said}: {gap:+,.4g} [{low:,.4g}, {high:,.4g}]{tail}"
 
 
-def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
+def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
     """Yield, for every task, whether a variant beats each other one, each pair at the most that all its runs have reached."""
     rows = []
     pairs = [(t, a, b) for t, labels in found.items() for a in labels if a.lower() == champion.lower() for b in labels if a != b]
@@ -41,7 +41,7 @@ def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
         ours, theirs = found[title][name], found[title][other]
         said = []
         for axis, unit in (("env_steps", "steps"), ("nominal_steps", "nominal"), ("wall_seconds", "s")):
-            limit = reached([*ours, *theirs], axis, y)
+            limit = wall.limit([*ours, *theirs], y) if axis == "wall_seconds" else reached([*ours, *theirs], axis, y)
             said.append(f"{verdict(values(ours, axis, limit, y), values(theirs, axis, limit, y))} (at {compact(limit)} {unit})")
         rows.append([title, f"{name} > {other}?", *said])
     if rows:
@@ -52,5 +52,5 @@ def verdicts(found: Sections, y: str, champion: str) -> Iterator[str]:
         yield "Of equals, 32 % of verdicts of 2 seeds are yes or no, of 3 seeds 20 %, of 5 12 %, of 10 8 % (docs/analysis.md)."
         yield "The better of two noisy evaluations is a little high, which favours a variant with two policies over one with one."
         yield ""
-        heads = ["task", "question", "at equal true steps", "at equal nominal steps", "at equal wall time"]
+        heads = ["task", "question", "at equal true steps", "at equal nominal steps", f"at equal wall time{wall.where}"]
         yield from markdown([heads, *rows])

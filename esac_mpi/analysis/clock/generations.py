@@ -1,0 +1,83 @@
+"""Generations as a cluster goes through them, event by event, in the program's own order.
+
+    record      rank 0 writes the row before, while the others begin their members
+    members     dealt to the nodes by esac_mpi.schedule.deal, within a node to the first free rank; then an exchange
+    serial      what every rank, or rank 0 for all, does once: ranks, winners, plan
+    phase       the learner on rank 0, for which all wait; or the rest of one that began earlier, merged in this generation
+    update      blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for
+    begun       a phase that begins now, beside what follows: rank 0 takes no work until it has ended or no work is left, and
+                gets on with it while it waits in exchanges, but not during update, plan and writing; on one rank it waits
+    evaluation  noise-free episodes, dealt like members
+
+Without members rank 0 writes and learns while all wait. Nothing here is drawn by chance, and nothing slows down: a core of the
+cluster is as fast as the core that was measured.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from esac_mpi.analysis.clock.cluster import Cluster
+
+NOTHING = np.zeros(0)
+MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = 5, 3, 11  # what an exchange carries of each
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a generation asks of a core, everything in [s]."""
+
+    members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
+    expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
+    record: float = 0.0
+    serial: float = 0.0
+    phase: float = 0.0  # that all wait for
+    merges: bool = False  # whether the phase that began earlier ends here, at the latest
+    update: float = 0.0  # of all blocks
+    blocks: float = 1.0  # of parameters
+    begun: float = 0.0
+    evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
+    parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
+
+
+class Clock:
+    """The clock of one cluster, generation after generation."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.now = 0.0  # [s]
+        self._left = 0.0  # of the phase in flight [s]
+
+    def go(self, one: Generation) -> float:
+        """Go through a generation; return the time at its end [s]."""
+        cluster = self.cluster
+        if one.members.size:
+            self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS)
+            self.now += cluster.send(8 * one.members.size)  # the plan
+        else:
+            self.now += one.record
+        self.now += one.serial
+        if one.phase or one.merges:
+            self.now += one.phase + self._left * one.merges + cluster.exchange(1, PHASE_NUMBERS)
+            self.now += cluster.send(one.parameters_bytes) + cluster.sync()
+            self._left *= not one.merges
+        self.now += one.update * cluster.share(one.blocks) + 2 * cluster.sync() * bool(one.update)
+        self._left += one.begun
+        if one.evaluation.size:
+            self._spread(one.evaluation, np.ones(one.evaluation.size), 0.0, EPISODE_NUMBERS)
+        return self.now
+
+    def _spread(self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int) -> None:
+        """Let the ranks do pieces of work, rank 0 after `record` and, if it has one, after the phase beside."""
+        beside = self._left if self.cluster.ranks > 1 else 0.0
+        lasted = max(self.cluster.spread(durations, expected, record + beside, beside > 0), record)
+        if beside:
+            self._left = max(0.0, self._left - (lasted - record))
+        self.now += lasted + self.cluster.exchange(durations.size, columns)
+
+
+def ticks(generations: Iterable[Generation], cluster: Cluster) -> Iterator[float]:
+    """Yield the time at the end of each generation [s]."""
+    clock = Clock(cluster)
+    return (clock.go(one) for one in generations)

@@ -1,0 +1,223 @@
+"""Generations as a run recorded them, and when each would have ended on another number of ranks.
+
+What was recorded on rank 0 in the order of the program, row by row: seconds_record of the row before, seconds_evaluate, plan,
+learn, update, evaluation. What shrinks with ranks is taken apart (every member, every evaluation episode, the update's blocks);
+whatever else a generation lasted stays as it was. Of more than one rank, waiting for others is left out, since the cluster's own
+takes its place. Where a run had one rank, its times count as much as its process had a core (seconds_processor): other work on
+the machine, or waiting for the disk, makes the run longer, but not its clock. Files of before this was recorded have: members
+expected alike, one block of parameters, evaluation episodes of equal length, and a phase that cannot be split.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.clock.cluster import Cluster
+from esac_mpi.analysis.clock.generations import NOTHING, Generation, ticks
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.record import RunFiles
+
+Parts = dict[str, np.ndarray]  # by name, each [generations] or [generations, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run's clock is computed for."""
+
+    ranks: int
+    updates_per_second: float = 0.0  # of its learner; 0 = as fast as the one that was recorded, inf = in no time
+
+    def __str__(self) -> str:
+        rate = f", {self.updates_per_second:,.6g} updates/s" if self.updates_per_second else ""
+        return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}{rate}"
+
+
+def computed(run: RunFiles, machine: Machine) -> np.ndarray:
+    """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
+    if machine.ranks < 1 or not machine.updates_per_second >= 0:
+        raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
+    found = ticks(generations(run, machine.updates_per_second), Cluster(machine.ranks))
+    return np.fromiter(found, float, count=run.generation)
+
+
+def generations(run: RunFiles, updates_per_second: float = 0.0) -> Iterator[Generation]:
+    """Yield the generations of a run on cores like those that it had, its learner as fast as told. Raises Unusable."""
+    parts, size = times(run), run.generation
+    begun, merges, phase = phases(run, parts, updates_per_second)
+    blocks = float(run.provenance.get("blocks", 1))
+    for k in range(size):
+        evaluation, made = parts["evaluation"][k], np.isfinite(parts["members"][k])
+        yield Generation(
+            members=parts["members"][k][made],
+            expected=parts["expected"][k][made],
+            record=parts["record"][k],
+            serial=parts["serial"][k],
+            phase=phase[k],
+            merges=bool(merges[k]),
+            update=parts["update"][k],
+            blocks=blocks,
+            begun=begun[k],
+            evaluation=evaluation if np.isfinite(evaluation).all() else NOTHING,
+        )
+
+
+def times(run: RunFiles) -> Parts:
+    """Return the parts of every generation but the phase, as `Generation` has them; evaluation is nan where there was none."""
+    ranks, total, most, _ = busy(run)
+    if len(ranks) != run.generation:
+        raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
+    one, share = ranks == 1, had_a_core(run)
+    part = {name: seconds(run, name) for name in ("record", "evaluate", "plan", "learn", "update", "evaluation")}
+    phase = np.nan_to_num(phase_seconds(run))
+    members, expected, alone = pieces(run, total, phase)
+    evaluation = episodes(run, part["evaluation"], ranks)
+    beside = running(run)
+    rest = wall(run) - sum(part.values())  # outside all parts
+    rest += np.where(one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)).clip(0) * (alone > 0)
+    rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
+    played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
+    rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
+    return {
+        "members": members * share[:, None],
+        "expected": expected,
+        "record": part["record"] * share,
+        "serial": (rest.clip(0) + part["plan"]) * share,
+        "update": part["update"] * share / update_share(run, ranks),
+        "evaluation": evaluation * share[:, None],
+        "share": share,
+    }
+
+
+def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what members took and how long they were expected, each [generations, n], and their sum [generations] [s].
+
+    Trial episodes are among them, nan in a generation without. total: busy seconds of all ranks. Members' noise and what was
+    between them are shared out alike. Training episodes that ranks share, whose single times are not recorded, are taken to
+    be of equal length.
+    """
+    own = run.columns.get("timing/member_seconds")
+    if own is None:
+        if "metrics/fitness" in run.columns:
+            raise Unusable(f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks")
+        count = shared_episodes(run)
+        alone = np.maximum(total - phase, 0.0) * (count > 0)
+        equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
+        return equal, np.ones_like(equal), alone
+    expected = np.nan_to_num(run.columns.get("timing/member_expected", np.ones_like(own)), nan=1.0)
+    if "timing/trial_seconds" in run.columns:
+        trials = run.columns["timing/trial_seconds"]
+        one = expected.mean(axis=1, keepdims=True) / getattr(run.config.own, "fitness_episodes", 1)
+        own, expected = np.hstack([own, trials]), np.hstack([expected, np.repeat(one, trials.shape[1], axis=1)])
+    overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1)
+    return own + overhead[:, None], expected, total
+
+
+def episodes(run: RunFiles, lasted: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return what the episodes of each evaluation took [generations, episodes] [s], nan where there was none."""
+    names = [name for name in run.columns if name.startswith("metrics/evaluation_")]
+    made = np.isfinite(run.columns[names[0]]).any(axis=1) if names else np.zeros(len(lasted), bool)
+    count = len(names) * run.config.evaluation.episodes
+    turns = np.ceil(max(count, 1) / np.maximum(ranks, 1))  # of a rank
+    equal = np.repeat((lasted / turns)[:, None], count, axis=1)
+    own = run.columns.get("timing/evaluation_seconds", np.full_like(equal, np.nan))
+    return np.where(made[:, None], np.where(np.isfinite(own), own, equal), np.nan)
+
+
+def phases(run: RunFiles, parts: Parts, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return, for every generation, the phase that begins beside what follows [s], whether one ends, and one all wait for [s]."""
+    found = duration(run, parts, rate)
+    entered = np.isfinite(found)
+    begun, none = np.zeros(len(found)), np.zeros(len(found))
+    if not phases_beside(run):
+        return begun, np.zeros(len(found), bool), np.where(entered, found, 0.0)
+    usual = 0.0  # of a phase whose end was not recorded: as the one before it
+    for k, end in flights(run):
+        usual = found[end] if end < len(found) and entered[end] else usual
+        begun[k] = usual
+    return begun, entered, none
+
+
+def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
+    """Return the time of the phase that entered in each generation, nan where none did [generations] [s]. Raises Unusable."""
+    lasted = phase_seconds(run) * parts["share"]
+    if not rate or not np.isfinite(lasted).any():
+        return lasted
+    updating = run.columns.get("timing/seconds_updates")
+    if updating is None or (np.isnan(updating) & np.isfinite(lasted)).any():
+        raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
+    made = np.diff(run.columns["metrics/gradient_updates"], prepend=0)
+    return lasted - updating * parts["share"] + made / rate
+
+
+def phase_seconds(run: RunFiles) -> np.ndarray:
+    """Return the time of the phase that entered in each generation, nan where none did [generations] [s]."""
+    entered = np.diff(run.columns.get("metrics/learner_phases", np.zeros(run.generation)), prepend=0) > 0
+    if not entered.any():
+        return np.full(run.generation, np.nan)
+    older = np.where(entered, busy(run).root, np.nan)  # without a population, rank 0's busy time is its phase
+    return run.columns.get("timing/seconds_phase", older)
+
+
+def had_a_core(run: RunFiles) -> np.ndarray:
+    """Return the share of each generation's time in which a core was there [generations], 1 where it cannot be told."""
+    used = run.columns.get("timing/seconds_processor")
+    if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
+        return np.ones(run.generation)
+    lasted = wall(run)
+    told = np.isfinite(used) & (lasted > 0) & (busy(run).ranks == 1)
+    return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
+
+
+def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
+    """Return the part of the update that the busiest rank made [generations]; ranks are taken to have been on equal nodes."""
+    nodes, blocks = int(run.provenance.get("nodes", 1)), float(run.provenance.get("blocks", 1))
+    each = {count: Cluster(count, -(-count // nodes)).share(blocks) for count in np.unique(ranks).tolist() if count}
+    return np.array([each.get(count, 1.0) for count in ranks.tolist()])
+
+
+def wall(run: RunFiles) -> np.ndarray:
+    """Return how long each generation lasted, the writing of the row before it included [generations] [s]."""
+    return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
+
+
+def seconds(run: RunFiles, name: str) -> np.ndarray:
+    """Return a part's seconds in every generation [generations], 0 where the algorithm has none."""
+    return np.nan_to_num(run.columns.get(f"timing/seconds_{name}", np.zeros(run.generation)))
+
+
+def phases_beside(run: RunFiles) -> bool:
+    """Return whether the learner's phases run beside the evaluation."""
+    own = run.config.own
+    return getattr(own, "learner_lag", 0) > 0 or getattr(own, "phase_timing", "interval") == "virtual"
+
+
+def flights(run: RunFiles) -> list[tuple[int, int]]:
+    """Return the rows in which each phase beside the evaluation began and entered, which the newest may not have done yet."""
+    begun, lag = np.flatnonzero(started(run)), getattr(run.config.own, "learner_lag", 0)
+    if getattr(run.config.own, "phase_timing", "interval") == "interval":
+        return [(int(k), int(k) + lag) for k in begun]
+    entered = np.flatnonzero(np.isfinite(phase_seconds(run)))
+    ends = np.append(entered, run.generation)
+    return [(int(k), int(ends[np.searchsorted(entered, k, "right")])) for k in begun]
+
+
+def started(run: RunFiles) -> np.ndarray:
+    """Return whether a phase began in each generation [generations]."""
+    names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith("_phase")]
+    return run.columns[names[0]].astype(bool) if names else np.zeros(run.generation, bool)
+
+
+def running(run: RunFiles) -> np.ndarray:
+    """Return whether a learner phase ran beside each generation's evaluation: until it entered after one began."""
+    found = np.zeros(run.generation, bool)
+    for k, end in flights(run) if phases_beside(run) else ():
+        found[k + 1 : end + 1] = True
+    return found
+
+
+def shared_episodes(run: RunFiles) -> int:
+    """Return how many training episodes of a generation the ranks share, 0 where rank 0 plays alone."""
+    options = run.config.own
+    return int(getattr(options, "episodes_per_generation", 0)) if getattr(options, "episodes_on", "root") == "ranks" else 0

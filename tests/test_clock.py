@@ -1,0 +1,191 @@
+"""The clock of a cluster that is not here: schedules that are known by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from clocked_runs import ROWS, run_of
+
+from esac_mpi.analysis.clock import grid
+from esac_mpi.analysis.clock.cluster import Cluster, list_schedule, steps
+from esac_mpi.analysis.clock.generations import Clock, Generation
+from esac_mpi.analysis.clock.recorded import Machine, computed
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, updated
+from esac_mpi.record import Run
+
+FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
+
+
+def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
+    assert list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
+    assert list_schedule([3, 3], [0]) == 6.0
+    assert list_schedule([1, 1, 1], [0, 10]) == 3.0  # the second worker is busy until 10 and never needed
+    assert list_schedule([1, 1, 1], [0, 1.5]) == 2.5
+    assert list_schedule([], [0, 7]) == 0.0
+
+
+def test_a_tree_over_p_parties_has_ceil_log2_p_steps():
+    assert [steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
+
+
+def test_messages_between_nodes_cost_latency_for_each_step_and_bytes_once():
+    assert Cluster(64, 64, latency=1.0, bandwidth=10.0).send(50) == 0.0  # one node: shared memory
+    assert Cluster(65, 64, latency=1.0, bandwidth=10.0).send(50) == 1.0 + 5.0
+    assert Cluster(5 * 64, 64, latency=1.0, bandwidth=10.0).send(50) == 3.0 + 5.0
+    assert Cluster(130, 64).locals == [64, 64, 2]
+
+
+def test_update_is_split_by_whole_blocks_of_parameters():
+    assert [Cluster(r, 64, **FREE).share(4) for r in (1, 2, 3, 4, 8)] == [1.0, 0.5, 0.5, 0.25, 0.25]
+    assert [Cluster(r, 64, **FREE).share(1) for r in (1, 8)] == [1.0, 1.0]
+    assert Cluster(130, 64, **FREE).share(4) == 0.5  # its third node has two ranks
+    assert Cluster(2, 64, **FREE).share(2.5) == 2 / 2.5  # rank 0 has a whole block and the half one
+
+
+def ends(ranks, *generations, cores=64):
+    clock = Clock(Cluster(ranks, cores, **FREE))
+    return [clock.go(one) for one in generations]
+
+
+def whole(members=(3.0, 1.0, 1.0, 1.0), **more):
+    return Generation(np.array(members), more.pop("expected", np.ones(len(members))), **more)
+
+
+def test_a_generation_of_es_is_members_exchange_update_and_evaluation_in_turn():
+    one = whole(serial=0.25, update=0.8, blocks=4, evaluation=np.array([1.0, 2.0, 3.0]))
+    assert ends(1, one) == [6 + 0.25 + 0.8 + 6]
+    assert ends(2, one) == [3 + 0.25 + 0.4 + 4]  # 3 | 1 1 1; 1 3 | 2
+    assert ends(4, one) == [pytest.approx(3 + 0.25 + 0.2 + 3)]
+    assert ends(2, one, one) == [pytest.approx(7.65), pytest.approx(15.3)]
+
+
+def test_members_that_are_expected_to_last_longest_go_first():
+    assert ends(2, whole((1.0, 1.0, 1.0, 3.0))) == [4.0]  # 1 1 | 1 3
+    assert ends(2, whole((1.0, 1.0, 1.0, 3.0), expected=np.array([1, 1, 1, 9.0]))) == [3.0]  # 3 | 1 1 1
+    assert ends(2, whole((3.0, 1.0, 1.0, 1.0), expected=np.array([1, 9, 9, 9.0]))) == [4.0]
+
+
+def test_rank_0_writes_while_others_evaluate():
+    assert ends(2, whole((1.0, 1.0, 1.0), record=1.5)) == [2.5]  # rank 0: writes, then the third; rank 1: two
+    assert ends(2, whole((1.0, 1.0), record=4.0)) == [4.0]
+    assert ends(1, whole((1.0, 1.0), record=4.0)) == [6.0]
+    assert ends(9, Generation(record=4.0, phase=2.0, evaluation=np.ones(9))) == [7.0]  # nobody else has work
+
+
+def test_all_wait_for_a_phase_without_a_lag():
+    assert ends(4, whole(phase=5.0)) == [8.0]
+    assert ends(1, whole(phase=5.0)) == [11.0]
+
+
+LAGGED = [whole((1.0,) * 4, begun=5.0), whole((1.0,) * 4), whole((1.0,) * 4, merges=True), whole((1.0,) * 4)]
+
+
+def test_a_phase_runs_beside_and_is_waited_for_where_it_is_due():
+    assert ends(3, *LAGGED) == [2, 4, 7, 9]  # 2 s on all three; two ranks take 2 s, twice; 1 s of 5 is left; all three again
+    assert ends(1, *LAGGED) == [4, 8, 17, 21]  # one rank has both to do
+    assert ends(5, *LAGGED) == [1, 2, 6, 7]  # 3 s are left
+    assert ends(3, *LAGGED, cores=1) == [2, 4, 7, 9]  # three nodes: that of rank 0 is dealt none while it learns
+
+
+def test_a_phase_does_not_get_on_while_rank_0_writes_or_updates_but_does_in_an_evaluation():
+    writing = [LAGGED[0], whole((1.0,) * 4, record=0.5, serial=0.25, update=0.25), *LAGGED[2:]]
+    assert ends(3, *writing) == [2, 4.5, 8, 10]  # 1.5 s of 5 in the second generation
+    evaluated = [whole((1.0,) * 4, begun=5.0, evaluation=np.ones(4)), *LAGGED[1:]]
+    assert ends(3, *evaluated) == [4, 6, 8, 10]  # two ranks take 2 s for the episodes: all 5 s are over when it is due
+
+
+def test_a_rank_whose_phase_has_ended_takes_members_that_are_left():
+    assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [2, 5]  # rank 1: three of them; rank 0: one from 2 s on
+
+
+def at(run, ranks, rate=0.0):
+    return [round(float(t), 2) for t in computed(run, Machine(ranks, rate))]  # what a barrier costs is below that
+
+
+def test_a_run_without_a_lag_on_other_ranks(tmp_path):
+    rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
+    run = run_of(tmp_path / "run", rows)
+    assert at(run, 1) == [5.6, 11.2, 21.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    # two ranks: rank 0 writes for 0.1 s, both play 2 s; then 0.5 s of the rest, the update whole, one episode each
+    assert at(run, 2) == [3.1, 6.2, 14.3]
+    assert at(run, 4) == [2.1, 4.2, 11.3]
+    assert at(run, 4, 300.0) == [2.1, 4.2, 9.3]  # 2 s of playing and 1 s of updates
+    assert at(run, 4, np.inf) == [2.1, 4.2, 8.3]
+
+
+def test_a_lagged_run_on_other_ranks_and_with_another_learner(tmp_path):
+    run = run_of(tmp_path / "run", ROWS, **{"esac.learner_lag": 2})
+    assert at(run, 1) == [5.6, 11.2, 21.8]
+    # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for which two ranks take 0.5 s:
+    # of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5, and 1.9 again: of its 5 s 0.2 are left when it is due
+    assert at(run, 3) == [3.0, 6.0, 9.2]
+    assert at(run, 3, 150.0) == [3.0, 6.0, 9.0]  # 2 s of playing and 2 s of updates are over in time
+
+
+def test_other_work_on_the_machine_makes_a_run_longer_but_not_its_clock(tmp_path):
+    quiet, slow = run_of(tmp_path / "quiet", ROWS), run_of(tmp_path / "slow", ROWS, slow=2.0)
+    assert slow.columns["timing/wall_seconds"][-1] == pytest.approx(2 * quiet.columns["timing/wall_seconds"][-1])
+    for ranks in (1, 2, 8):
+        np.testing.assert_allclose(computed(slow, Machine(ranks)), computed(quiet, Machine(ranks)), rtol=1e-9)
+
+
+def test_a_run_of_several_ranks_gives_the_same_clock(tmp_path):
+    one, four = run_of(tmp_path / "one", ROWS), run_of(tmp_path / "four", ROWS, ranks=4)
+    np.testing.assert_allclose(computed(four, Machine(1)), computed(one, Machine(1)), rtol=1e-3)
+
+
+def test_what_cannot_be_computed_is_one_sentence(tmp_path):
+    with pytest.raises(Unusable, match="ranks 0"):
+        computed(SimpleNamespace(), Machine(0))
+    older = Run.begin(tmp_path / "older", updated(Config(), {"algorithm": "sac"}), {})
+    row = {"generation": 1, "learner_phases": 1, "gradient_updates": 10}
+    older.append(row, {"wall_seconds": 3.0, "busy_seconds": np.array([2.0]), "seconds_learn": 2.5})
+    older.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
+    older.close()
+    run = Run.open(tmp_path / "older")
+    assert at(run, 8) == [3.0]  # all of it rank 0's
+    with pytest.raises(Unusable, match="before the time of gradient updates was recorded"):
+        computed(run, Machine(8, 100.0))
+    assert str(Machine(8, 1000.0)) == "computed for 8 ranks, 1,000 updates/s"
+
+
+def compact(run):
+    """Return what a row of results keeps of a run's last generation, read again."""
+    (text,) = grid.texts(run, np.array([run.generation - 1]))
+    return text, grid.parsed(text)
+
+
+@pytest.mark.parametrize("later", [0, 2])
+def test_few_numbers_say_what_the_run_says(tmp_path, later):
+    rows = [(members, bool(phase) if not later else begun, phase, episodes) for members, begun, phase, episodes in ROWS]
+    run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": later})
+    _, found = compact(run)
+    rates = (0.0, np.inf, 100.0, 3000.0, 3.0, 20.0) + (() if later else (77.0, 250.0))
+    for ranks in (1, 2, 4, 8, 1024):
+        for rate in rates:
+            machine = Machine(ranks, rate)
+            assert grid.at(found, 300, machine) == pytest.approx(computed(run, machine)[-1], rel=1e-3), (ranks, rate)
+
+
+def test_the_text_of_a_clock_by_hand(tmp_path):
+    rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
+    text, _ = compact(run_of(tmp_path / "run", rows))
+    assert text.startswith("own 21.8 14.3 11.3 11;")
+    assert text.endswith(";inf 18.8 11.3 8.301 8.001 8.002 8.002 8.003")
+    ten = grid.parsed("own 10 6 4;inf 8 4 2")
+    assert grid.at(ten, 20, Machine(3)) == pytest.approx(4 + 2 / 3)  # a third of the way from 1/4 to 1/2 of a rank's share
+    assert grid.at(ten, 20, Machine(64, 10.0)) == 4.0
+    assert grid.at(grid.parsed("own 10 6 4"), 0, Machine(64, 10.0)) == 4.0  # it has no learner
+    lagged = grid.parsed("own 10;inf 8;30 9;100 8.5")
+    assert grid.at(lagged, 20, Machine(1, 15.0)) == pytest.approx(9 + (1 / 15 - 1 / 30) * 20)
+
+
+def test_rows_that_have_no_such_clock_say_so():
+    with pytest.raises(Unusable, match="1 to 1,024"):
+        grid.at(grid.parsed("own 1"), 0, Machine(4096))
+    with pytest.raises(Unusable, match="cannot be others"):
+        grid.at(grid.parsed("own 1"), 10, Machine(4, 100.0))
+    for damaged in ("own", "own x", "own 1;", "own " + "1 " * 12):
+        with pytest.raises(ValueError, match=r".*"):
+            grid.parsed(damaged)

@@ -1,0 +1,134 @@
+"""What tools make of the computed clock: pictures and tables against a time that was not measured, and say so."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from clocked_runs import FOUR, run_of
+from commands import command
+from result_rows import history, stored
+
+from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.analysis.command import opened
+from esac_mpi.analysis.figures import plt
+from esac_mpi.analysis.plots import figure
+from esac_mpi.analysis.results import reach
+from esac_mpi.analysis.results.traces import on_machine, sections
+
+plot, results, table = command("plot"), command("results"), command("table")
+PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
+ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3  # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
+
+
+def test_a_picture_against_the_clock_of_a_machine_says_that_it_is_computed(tmp_path, capsys):
+    run_of(tmp_path / "a", ROWS)
+    run_of(tmp_path / "b", ROWS, seed=1)
+    drawing = figure(opened([tmp_path / "a"]), "return", "wall", machine=Machine(4))
+    assert [round(float(t), 2) for t in drawing.axes[0].lines[0].get_xdata()] == [7.1, 14.2, 21.3]
+    plt.close(drawing)
+    out = str(tmp_path / "p.png")
+    runs = [str(tmp_path / name) for name in "ab"]
+    assert plot.main([*runs, "--x", "wall", "--ranks", "64", "--updates-per-second", "1000", "--out", out]) == 0
+    drawing = figure(opened(runs), "return", "wall", machine=Machine(64, 1000.0))
+    assert "wall time computed for 64 ranks, 1,000 updates/s" in drawing.get_suptitle().replace("\n", " ")
+    assert drawing.axes[0].get_xlabel() == "wall time, computed [s]"
+    plt.close(drawing)
+    assert plot.main([*runs, "--ranks", "64", "--out", out]) == 2
+    assert "it needs --x wall" in capsys.readouterr().err
+    assert plot.main([*runs, "--x", "wall", "--updates-per-second", "9", "--out", out]) == 2
+
+
+def test_a_table_at_equal_computed_time(tmp_path, capsys):
+    run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
+    at = [str(tmp_path / "a"), "--measure", "final", "--at-seconds"]
+
+    def told(*more):
+        assert table.main([*at, *more]) == 0
+        return capsys.readouterr().out
+
+    measured, four = told("11"), told("15", "--ranks", "4")  # a generation takes 10.6 s, and 7.1
+    assert measured.endswith("| HalfCheetah-v5 | 1.00 (1.00, n=1) |\n")
+    assert "at 11 s of wall time. Mean" in measured
+    assert four.endswith("| HalfCheetah-v5 | 2.00 (2.00, n=1) |\n")
+    assert "at 15 s of wall time, computed for 4 ranks. Mean" in four
+    assert "| 1.00 (1.00, n=1) |" in told("9", "--ranks", "4")
+    assert "| 2.00 (2.00, n=1) |" in told("9", "--ranks", "4", "--updates-per-second", "1000")  # 4.4 s
+    assert table.main([*at[:3], "--ranks", "4"]) == 2
+    assert table.main([*at, "40", "--ranks", "4"]) == 2  # it is not that far
+
+
+def clocked(variant, seed, points, clock):
+    """Return rows with a clock; without a learner's return they have no updates."""
+    found = [dataclasses.replace(row, clock=clock(row)) for row in history(variant, seed, points)]
+    return [row if row.return_learner else dataclasses.replace(row, gradient_updates=0) for row in found]
+
+
+def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
+    """SAC takes 20 s whatever the ranks; ES 40 s on one and 10 on four, so that it is ahead there."""
+    points = [(10, 9, None, 1.0), (20, 18, None, 2.0), (30, 27, None, 3.0)]
+    sac = clocked("SAC", 0, points, lambda row: f"own {20 * row.generation};inf 0")
+    points = [(10, 9, 4.0, None), (20, 18, 5.0, None), (30, 27, 6.0, None)]
+    es = clocked("ES", 0, points, lambda row: f"own {40 * row.generation} {20 * row.generation} {10 * row.generation}")
+    path = stored(tmp_path / "r.csv", [*sac, *es])
+    assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
+    assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))] == [2, 4, 6]  # of 20, 40, 60 updates
+
+    def told(*more):
+        assert results.main(["table", path, "--of", "SAC", *more]) == 0
+        return capsys.readouterr().out
+
+    one, four = told("--ranks", "1", "--seconds", "40"), told("--ranks", "4", "--seconds", "40")
+    heads, es_line, sac_line = [line.split(" | ") for line in four.splitlines() if line.startswith(("| var", "| ES", "| SAC |"))]
+    column = heads.index("within 40 s, computed for 4 ranks")
+    assert (es_line[column], sac_line[column]) == ("**6** (6)", "2 (2)")
+    assert "at equal wall time, computed for 4 ranks" in four
+    assert next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column] == "**4** (4)"
+    out = str(tmp_path / "p.png")
+    assert results.main(["draw", path, "--x", "wall_seconds", "--ranks", "4", "--out", out]) == 0
+    bare = stored(tmp_path / "bare.csv", history("ES", 0, points))
+    capsys.readouterr()
+    assert results.main(["table", bare, "--ranks", "4"]) == 2
+    assert "no clock on other ranks is recorded" in capsys.readouterr().err
+    broken = stored(tmp_path / "broken.csv", [dataclasses.replace(row, clock="own soon") for row in es])
+    assert results.main(["table", broken, "--ranks", "4"]) == 65
+
+
+def test_a_run_on_its_own_ranks_takes_what_it_took(tmp_path):
+    run = run_of(tmp_path / "a", ROWS)
+    assert computed(run, Machine(1)) == pytest.approx(run.columns["timing/wall_seconds"])
+
+
+def test_the_map_says_who_is_first_where():
+    """To reach 5: ES 1,000 s of members; SAC 1,000 updates and 2 s of playing, whatever the ranks."""
+    points = [(10, 9, 1.0, None), (20, 18, 5.0, None)]
+    halves = "own " + " ".join(str(1000 / 2**i) for i in range(11))
+    es = [row for seed in range(3) for row in clocked("ES", seed, points, lambda row: halves)]
+    points = [(10, 9, None, 1.0), (500, 18, None, 6.0)]
+    sac = [row for seed in range(3) for row in clocked("SAC", seed, points, lambda row: "own 12;inf 2")]
+    lost = clocked("PPO", 0, [(10, 9, None, 4.0)], lambda row: "own 1;inf 1")
+    ((_, labels),) = sections([*es, *sac, *lost]).items()
+    found = reach.reach(labels, 5.0)
+    assert found.labels == ["ES", "SAC", "PPO"] == list(labels)
+    for row, updates in enumerate(reach.UPDATES.tolist()):
+        for column, ranks in enumerate(grid.RANKS):
+            expected = int(2 + 1000 / updates < 1000 / ranks)
+            assert found.first[row, column] == expected, (updates, ranks)
+    assert np.isinf(found.seconds[2]).all()
+    assert (reach.reach(labels, 7.0).first == -1).all()
+    short = reach.reach(labels, 5.0, within=10.0)  # 128 ranks, or 125 updates/s
+    for row, updates in enumerate(reach.UPDATES.tolist()):
+        assert [bool(found) for found in short.first[row] >= 0] == [ranks >= 128 or updates >= 125 for ranks in grid.RANKS]
+    assert reach.usual(labels) == 5.0
+    assert reach.edges(np.array([1.0, 4.0, 16.0])).tolist() == [0.5, 2, 8, 32]
+
+
+def test_a_map_is_drawn_of_rows_or_of_runs_for_each_task(tmp_path, capsys):
+    run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
+    run_of(tmp_path / "b", ROWS, returns=(1.0, 2.0, 3.0), **{"task.id": "Ant-v5"})
+    assert plot.main([str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map", "--out", str(tmp_path / "m.png")]) == 0
+    assert {path.name for path in tmp_path.glob("*.png")} == {"m-HalfCheetah-v5.png", "m-Ant-v5.png"}
+    path = stored(tmp_path / "r.csv", clocked("ES", 0, [(10, 9, 4.0, None)], lambda row: "own 8 4 2"))
+    assert plot.main([path, "--what", "map", "--reach", "4", "--out", str(tmp_path / "rows.png")]) == 0
+    capsys.readouterr()
+    assert plot.main([path, "--what", "map", "--reach", "9", "--out", str(tmp_path / "none.png")]) == 2
+    assert "no variant reaches 9" in capsys.readouterr().err
