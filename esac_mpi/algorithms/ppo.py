@@ -41,7 +41,7 @@ class State:
     """All that changes, beside the learner on rank 0."""
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the mean; in discrete tasks what the choice is made by
-    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)

@@ -50,7 +50,7 @@ class State:
     NAME: ClassVar[str] = "td3"  # of the learner, its table and its policy
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor
-    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
