@@ -1,8 +1,8 @@
 """A state as arrays: what a checkpoint holds, and how every rank gets rank 0's.
 
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
-`metadata={"shared": True}`, which live once per node and are written in place. Marked "later" is what files of older versions
-lack, "compared" what must be found again, to the bit, by the machine and the task that found it.
+`metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
+the bit, by the machine and the task that found it.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -25,14 +25,14 @@ def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
 def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
     """Put back what `arrays` returned; shared arrays in place.
 
-    What an older version's file lacks stays as it is at the start. Raises KeyError for what every version has: fields without a
-    default that are not marked "later".
+    What an older version's file lacks stays as it was at the start: fields with a default or marked "later", and what is empty.
+    Raises KeyError where another one is not there.
     """
     for f in fields(state):
         value = getattr(state, f.name)
         if is_dataclass(value):
             load(value, saved, f"{prefix}{f.name}.")
-        elif prefix + f.name not in saved and (has_default(f) or f.metadata.get("later") or not np.size(value)):
+        elif prefix + f.name not in saved and (may_lack(f) or not np.size(value)):
             continue
         elif f.metadata.get("shared"):
             value[...] = saved[prefix + f.name]
@@ -41,9 +41,9 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
             setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
 
 
-def has_default(f: Field) -> bool:
-    """Return whether a field of a dataclass has a value of its own."""
-    return f.default is not MISSING or f.default_factory is not MISSING
+def may_lack(f: Field) -> bool:
+    """Return whether there were versions without a field."""
+    return f.default is not MISSING or f.default_factory is not MISSING or bool(f.metadata.get("later"))
 
 
 def compare_no_more(state: Any) -> None:

@@ -163,8 +163,16 @@ ESAC = [
     *("--esac.sac_episodes", "1", "--esac.learner_lag", "2", "--esac.adoption", "means"),
     *("--sac.start_steps", "5", "--sac.batch_size", "4", "--sac.replay_capacity", "50", "--evaluation.episodes", "1"),
 ]
-LATER = ("adoption", "phase_timing", "workers", "update_cost", "replayed")  # fields' first words
-NEW = ("env_steps_replayed", "adopted", "replayed_", "phase_left", "next_trial", "adam_from")  # of a version without them
+LATER = ("adoption", "phase_timing", "workers", "update_cost", "replayed", "observation_")  # fields' first words
+NEW = (
+    "env_steps_replayed",
+    "adopted",
+    "replayed_",
+    "phase_left",
+    "next_trial",
+    "adam_from",
+    "_sums",
+)  # and their datasets
 
 
 def as_it_was_saved_before(text):

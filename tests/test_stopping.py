@@ -34,8 +34,11 @@ def uninterrupted(tmp_path_factory, alone):
 
 
 def steps_before(path: Path, generation: int, part: str) -> int:
-    """Return how many steps one process makes before a part of a generation: its population, its SAC phase, its evaluation."""
-    rows, kinds = science(path), ("population", "learner", "evaluation")
+    """Return how many steps one process makes before a part of a generation: its population, its SAC phase, its evaluation.
+
+    A phase begins with the episodes that it plays again.
+    """
+    rows, kinds = science(path), ("population", "replayed", "learner", "evaluation")
     row = {kind: rows[f"metrics/env_steps_{kind}"][generation - 2 : generation] for kind in kinds}
     done = int(sum(values[0] for values in row.values()))
     for kind in kinds[: kinds.index(part)]:
@@ -44,11 +47,11 @@ def steps_before(path: Path, generation: int, part: str) -> int:
     return done + Run.open(path).provenance["probe_steps"]
 
 
-@pytest.mark.parametrize("part", ["population", "learner", "evaluation"])
+@pytest.mark.parametrize("part", ["population", "replayed", "learner", "evaluation"])
 def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_again(uninterrupted, tmp_path, monkeypatch, part):
     rows = science(uninterrupted)
     phases = np.flatnonzero(rows["metrics/sac_phase"]) + 1
-    generation = {"population": 5, "learner": int(phases[phases > 2][0]), "evaluation": 6}[part]
+    generation = {"population": 5, "evaluation": 6}.get(part, int(phases[phases > 2][0]))
     monkeypatch.setenv("SIGNALS", "2")
     monkeypatch.setenv("SIGNAL_AT", str(steps_before(uninterrupted, generation, part) + 7))
     path = tmp_path / "run"

@@ -23,7 +23,7 @@ class State:
     replayed_theta: np.ndarray = field(metadata={"shared": True})  # float32 [members that a phase beside plays again, d]
     parents: np.ndarray  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
     observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
-    phase_sums: np.ndarray = field(metadata={"later": True})  # [3, observation]: these before the newest phase beside
+    phase_sums: np.ndarray = field(metadata={"later": True})  # these before the generation of the phase that is or was beside
     sigma: float
     tuning_multiplier: float = 1.0  # Eq. (8) with the clipped step: sigma / sigma(1)
     log_multiplier_unclipped: float = 0.0  # natural logarithm of Eq. (8) as printed, with the unclipped step
