@@ -38,13 +38,13 @@ def available(request):
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, alone):
     """Return the run of so many generations on one process under MPICH, from start to end."""
 
     @cache
     def made(generations: int) -> Path:
         path = tmp_path_factory.mktemp("straight") / "run"
-        finish("mpich", 1, path, generations=generations)
+        alone(*CYCLIC, "--budget.generations", generations, "--run-dir", path)
         return path
 
     return made

@@ -324,9 +324,9 @@ ALL += ["--esac.gradient", "displacement_clipped", "--esac.adopt_sac", "true", "
 ALL += ["--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2]
 
 
-def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch):
+def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch, alone):
     arguments = [*CYCLIC, *ALL, "--esac.gradient_interval", 2]
-    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("NODES", "2")
     run(3, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts", program=EAGER)
     received = np.diff(Run.open(tmp_path / "parts").columns["timing/bytes_exchanged"])
