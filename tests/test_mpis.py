@@ -17,7 +17,7 @@ from pathlib import Path
 
 import launchers
 import pytest
-from conftest import CYCLIC, SMALL
+from conftest import CYCLIC, SMALL_ES
 from launchers import launcher, missing, parent, pids, python, wait_for
 from whole_runs import assert_same_run
 
@@ -138,7 +138,7 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(tmp_path, m
         "esac_mpi",
         "--task.id",
         "own_envs:Slow-v0",
-        *SMALL,
+        *SMALL_ES,
         "--run-dir",
         tmp_path / "run",
     ]
