@@ -13,16 +13,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, ROOT, command, environment, run
+from conftest import CYCLIC_ES, EAGER, ROOT, command, environment, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import read
 from esac_mpi.record.checkpoints import read_checkpoint
-
-ES = [  # without the learner: starts in half the time
-    *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", 40, "--policy.hidden", 8, 8, "--evaluation.every", 3),
-    *("--es.population_size", 10, "--es.sigma", 0.3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5),
-]
 
 
 @contextmanager
@@ -81,10 +76,10 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
 # The disk
 
 
-def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start):
-    run(1, *ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
+def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start, alone):
+    alone(*CYCLIC_ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as disk:
-        process = start(2, *ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER)
+        process = start(2, *CYCLIC_ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER)
         wait_for(lambda: rows_published(disk / "run") >= 6)
         with open(disk / "theirs", "wb", buffering=0) as theirs:
             while filled(theirs):
@@ -108,10 +103,10 @@ def filled(file) -> bool:
         return False
 
 
-def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before_it(tmp_path):
-    arguments = [*ES, "--run-dir", tmp_path / "disk/run"]
+def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before_it(tmp_path, alone):
+    arguments = [*CYCLIC_ES, "--run-dir", tmp_path / "disk/run"]
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=400k", "tmpfs") as disk:
-        run(1, *arguments, "--budget.generations", 5)
+        alone(*arguments, "--budget.generations", 5)
         before = science(disk / "run")
         with open(disk / "theirs", "wb", buffering=0) as theirs:
             while filled(theirs):
@@ -123,7 +118,7 @@ def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before_it(tmp_pa
         assert read_checkpoint(disk / "run/checkpoint.h5").generation == 5
         assert summary(disk / "run")["status"] != "complete"  # as it was
         (disk / "theirs").unlink()
-        run(1, *arguments, "--budget.generations", 12)
+        alone(*arguments, "--budget.generations", 12)
         for name, rows in science(disk / "run").items():
             np.testing.assert_array_equal(rows[:5], before[name], err_msg=name)
         assert len(rows) == 12
@@ -133,14 +128,14 @@ def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path):
     (tmp_path / "disk").mkdir()
     with mounted(tmp_path / "ro", "--bind", tmp_path / "disk") as place:
         subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
-        done = run(2, *ES, "--budget.generations", 3, "--run-dir", place / "run", code=2)
+        done = run(2, *CYCLIC_ES, "--budget.generations", 3, "--run-dir", place / "run", code=2)
     assert done.stderr.count("no permission to write in") == 1
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "disk").iterdir())
 
 
 def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tmp_path, start):
-    process = start(2, *ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER)
+    process = start(2, *CYCLIC_ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
@@ -155,7 +150,7 @@ def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tm
 
 
 def test_a_notebook_may_hold_the_files_open(tmp_path, start):
-    process = start(2, *ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER)
+    process = start(2, *CYCLIC_ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     with h5py.File(tmp_path / "run/metrics.h5", "r") as metrics, h5py.File(tmp_path / "run/checkpoint.h5", "r") as checkpoint:
         seen = len(metrics["metrics/generation"])
@@ -171,7 +166,7 @@ def test_a_notebook_may_hold_the_files_open(tmp_path, start):
 def test_odd_paths(tmp_path, name, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")
     for generations in (2, 4):
-        done = run(2, *ES, "--budget.generations", generations, "--run-dir", tmp_path / name)
+        done = run(2, *CYCLIC_ES, "--budget.generations", generations, "--run-dir", tmp_path / name)
         assert "Traceback" not in done.stderr
     assert "resumed at generation 2" in done.stdout
     assert summary(tmp_path / name)["status"] == "complete"
@@ -179,13 +174,13 @@ def test_odd_paths(tmp_path, name, monkeypatch):
 
 
 def test_closed_output_does_not_stop_a_run(tmp_path):
-    arguments = [*CYCLIC, "--display.every_seconds", 0.01, "--budget.generations", 15, "--run-dir", tmp_path / "run"]
+    arguments = [*CYCLIC_ES, "--display.every_seconds", 0.01, "--budget.generations", 15, "--run-dir", tmp_path / "run"]
     process = subprocess.Popen(
         command(0, *arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     head = subprocess.Popen(["head", "-1"], stdin=process.stdout, stdout=subprocess.PIPE, text=True)
     process.stdout.close()
-    assert head.communicate(timeout=100)[0].startswith("esac_mpi: esac on CyclicMDP-v0")
+    assert head.communicate(timeout=100)[0].startswith("esac_mpi: es on CyclicMDP-v0")
     errors = process.stderr.read()
     assert process.wait(timeout=100) == 0, errors
     assert "Traceback" not in errors
@@ -195,7 +190,7 @@ def test_closed_output_does_not_stop_a_run(tmp_path):
 
 def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path):
     """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it: nothing of ours is asked."""
-    arguments = [*ES, "--display.every_seconds", 0.01, "--budget.generations", 30, "--run-dir", tmp_path / "run"]
+    arguments = [*CYCLIC_ES, "--display.every_seconds", 0.01, "--budget.generations", 30, "--run-dir", tmp_path / "run"]
     process = subprocess.Popen(
         command(2, *arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, environment
+from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, SMALL_ES, environment
 from slurm.cluster import Cluster
 from whole_runs import assert_same_run, summary, wait_for
 
@@ -25,6 +25,7 @@ GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
 TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "--checkpoint.every_generations", 2]
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
+EVOLUTION = [*SMALL_ES, *TASK]  # where the job is what matters: it begins sooner
 SRUN, MPIRUN = "srun -K1 --mpi=pmi2", "mpirun -n 3"
 needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why")
 
@@ -34,6 +35,14 @@ def straight(tmp_path_factory, alone):
     """The run that every job below must equal, made without a scheduler."""
     path = tmp_path_factory.mktemp("straight") / "run"
     alone(ROOT / CONFIG, *RUN, "--run-dir", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory, alone):
+    """The run of EVOLUTION, made without a scheduler."""
+    path = tmp_path_factory.mktemp("evolved") / "run"
+    alone(ROOT / CONFIG, *EVOLUTION, "--run-dir", path)
     return path
 
 
@@ -54,14 +63,14 @@ def cluster():
 class Job:
     """A job script's run in a test: its settings, and what its run directory and its output say."""
 
-    def __init__(self, path: Path, **settings: str) -> None:
+    def __init__(self, path: Path, run: list[object] = RUN, **settings: str) -> None:
         self.run, self.slow, self.out = path / "run", path / "slow", path / "out"
         self.slow.write_text("0.1")
         self.settings = {
             "PYTHONPATH": environment()["PYTHONPATH"],
             "VENV": sys.prefix,
             "RUN": str(self.run),
-            "OPTIONS": shlex.join(map(str, [CONFIG, *RUN])),
+            "OPTIONS": shlex.join(map(str, [CONFIG, *run])),
             "SLOW": str(self.slow),
             "PAUSES": "1 1 1",
             **settings,
@@ -128,8 +137,8 @@ def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, st
 
 
 @needs_slurm
-def test_a_cancelled_job_is_saved_stays_cancelled_and_can_be_submitted_again(cluster, straight, tmp_path):
-    job = Job(tmp_path, LAUNCH=SRUN)
+def test_a_cancelled_job_is_saved_stays_cancelled_and_can_be_submitted_again(cluster, evolved, tmp_path):
+    job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
     cluster.run("scancel", number)
@@ -140,12 +149,12 @@ def test_a_cancelled_job_is_saved_stays_cancelled_and_can_be_submitted_again(clu
     assert cluster.job(number)["Restarts"] == "0"
     job.hurry()
     wait_for_state(cluster, submit(cluster, job, "slurm.sbatch", "--ntasks=2"), "COMPLETED")
-    assert_same_run(straight, job.run)
+    assert_same_run(evolved, job.run)
 
 
 @needs_slurm
-def test_a_preempted_job_saves_within_its_grace_and_goes_on_afterwards(cluster, straight, tmp_path):
-    job = Job(tmp_path, LAUNCH=SRUN)
+def test_a_preempted_job_saves_within_its_grace_and_goes_on_afterwards(cluster, evolved, tmp_path):
+    job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch", "--partition=low")
     job.wait_until_under_way()
     urgent = cluster.run("sbatch", "--parsable", "--partition=urgent", "--ntasks=8", "--output=/dev/null", "--wrap=true").strip()
@@ -153,7 +162,7 @@ def test_a_preempted_job_saves_within_its_grace_and_goes_on_afterwards(cluster, 
     job.assert_saved_midway()
     wait_for_state(cluster, urgent, "COMPLETED")
     finish(cluster, job, number)
-    assert_same_run(straight, job.run)
+    assert_same_run(evolved, job.run)
 
 
 @needs_slurm
@@ -172,21 +181,21 @@ def test_a_lost_node_is_survived(cluster, straight, tmp_path):
 
 
 @needs_slurm
-def test_killed_ranks_are_survived(cluster, straight, tmp_path):
-    job = Job(tmp_path, LAUNCH=SRUN)
+def test_killed_ranks_are_survived(cluster, evolved, tmp_path):
+    job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch", "--nodes=1", "--ntasks=2")
     job.wait_until_under_way()
     cluster.kill("SLURM_STEP_ID=0")  # the ranks, not the script
     wait_for_state(cluster, number, "PENDING")  # the script does that
     assert job.status["status"] == "running"
     finish(cluster, job, number)
-    assert_same_run(straight, job.run)
+    assert_same_run(evolved, job.run)
 
 
 @needs_slurm
-def test_an_array_requeues_the_one_element_that_was_stopped(cluster, straight, tmp_path):
+def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tmp_path):
     job = Job(tmp_path, LAUNCH=SRUN, TASKS="cyclic-mdp", SEEDS="2", RUNS=str(tmp_path))
-    job.run, job.settings["OPTIONS"] = tmp_path / "cyclic-mdp-seed0", shlex.join(map(str, RUN))
+    job.run, job.settings["OPTIONS"] = tmp_path / "cyclic-mdp-seed0", shlex.join(map(str, EVOLUTION))
     array = submit(cluster, job, "slurm-array.sbatch", "--array=0-1", "--ntasks=2", f"--output={tmp_path}/out%a")
     job.wait_until_under_way()
     cluster.run("scancel", "--batch", "--signal=USR1", f"{array}_0")
@@ -197,7 +206,7 @@ def test_an_array_requeues_the_one_element_that_was_stopped(cluster, straight, t
     assert cluster.job(f"{array}_1")["Restarts"] == "0"
     other = summary(tmp_path / "cyclic-mdp-seed1")
     assert (other["status"], other["seed"], other["generation"]) == ("complete", 1, GENERATIONS)
-    assert_same_run(straight, job.run)
+    assert_same_run(evolved, job.run)
 
 
 @needs_slurm

@@ -1,5 +1,7 @@
 """What holds for every gradient learner: it learns a line, its program does not depend on ranks, its settings are checked."""
 
+import gc
+import sys
 from dataclasses import fields
 
 import numpy as np
@@ -10,7 +12,7 @@ from small_learners import RIVALS, learner
 from whole_runs import assert_same_run, summary
 
 from esac_mpi.config import Config, ConfigError, check, updated
-from esac_mpi.learners import LEARNERS, training
+from esac_mpi.learners import LEARNERS, load, training
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.record import Run
 from esac_mpi.rollout import collect
@@ -44,6 +46,21 @@ def test_every_learner_learns_a_line(name, seed):
     assert error() < 0.06 < 0.1 < before
 
 
+def test_what_torch_makes_is_not_looked_through_for_garbage_and_all_that_follows_is(monkeypatch):
+    seen = []
+    monkeypatch.delitem(sys.modules, "torch")  # as if this were the first learner
+    monkeypatch.setattr("esac_mpi.learners.import_module", lambda name: seen.append((name, gc.isenabled())))
+    load("sac")
+    assert seen == [("esac_mpi.learners.sac", False)]
+    assert gc.get_freeze_count() > 100_000
+    assert gc.isenabled()
+    gc.unfreeze()
+    monkeypatch.undo()
+    load("sac")  # torch is there
+    assert gc.get_freeze_count() == 0
+    assert gc.isenabled()
+
+
 @pytest.mark.parametrize("name", RIVALS)
 def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone):
     table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
@@ -51,8 +68,8 @@ def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone)
     options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     arguments = ["--algorithm", name, *TASK, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
-    run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")  # after 125 updates: odd
-    run(1, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")
+    alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")  # after 125 updates: odd
+    run(2, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said = summary(tmp_path / "parts")
     assert said["env_steps"]["learner"] == said["nominal_steps"] == 8 * 35
@@ -67,8 +84,8 @@ def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone):
     options = [token for key, value in table.items() for token in (f"--td3.{key}", value)]
     arguments = ["--algorithm", "td3", "--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
-    run(2, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "parts")
+    alone(*arguments, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
+    run(3, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
     assert said["env_steps"]["learner"] == said["nominal_steps"] == 6 * 60

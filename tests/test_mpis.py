@@ -17,7 +17,7 @@ from pathlib import Path
 
 import launchers
 import pytest
-from conftest import CYCLIC, SMALL
+from conftest import CYCLIC, SMALL_ES
 from launchers import launcher, missing, parent, pids, python, wait_for
 from whole_runs import assert_same_run
 
@@ -38,13 +38,13 @@ def available(request):
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
+def straight(tmp_path_factory, alone):
     """Return the run of so many generations on one process under MPICH, from start to end."""
 
     @cache
     def made(generations: int) -> Path:
         path = tmp_path_factory.mktemp("straight") / "run"
-        finish("mpich", 1, path, generations=generations)
+        alone(*CYCLIC, "--budget.generations", generations, "--run-dir", path)
         return path
 
     return made
@@ -138,7 +138,7 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(tmp_path, m
         "esac_mpi",
         "--task.id",
         "own_envs:Slow-v0",
-        *SMALL,
+        *SMALL_ES,
         "--run-dir",
         tmp_path / "run",
     ]

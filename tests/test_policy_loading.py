@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 from commands import command
-from conftest import environment, run
+from conftest import environment
 from saved_policies import NORMALISER, THETA, hidden, save
 
 from esac_mpi import Policy, envs, job, policy
@@ -56,20 +56,10 @@ def test_a_run_directory_will_do(tmp_path):
     np.testing.assert_array_equal(Policy.load(str(tmp_path)).theta, THETA)
 
 
-def test_what_a_run_saved_is_what_it_reports(tmp_path):
+def test_what_a_run_saved_is_what_it_reports(tmp_path, alone):
     settings = ["--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", 40, "--policy.hidden", 8, "--es.sigma", 0.3]
-    run(
-        0,
-        *settings,
-        "--es.population_size",
-        10,
-        "--budget.generations",
-        6,
-        "--evaluation.every",
-        3,
-        "--run-dir",
-        tmp_path / "run",
-    )
+    more = ["--es.population_size", 10, "--budget.generations", 6, "--evaluation.every", 3]
+    alone(*settings, *more, "--run-dir", tmp_path / "run")
     policy, status = Policy.load(tmp_path / "run"), json.loads((tmp_path / "run/status.json").read_text())
     assert policy.episodic_return == status["best_return"]
     assert play(envs.make("CyclicMDP-v0", 40), policy, 0).episodic_return == policy.episodic_return  # every start is the same

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -152,21 +153,21 @@ SMALL = ["--ppo.steps_per_generation", 70, "--ppo.batch_size", 16, "--ppo.epochs
 NORMALISED = ["--ppo.observation_normalisation", "true"]
 
 
-def counted(path, monkeypatch, ranks: int, *arguments) -> int:
-    """Run the program; return the steps that its environments counted, without those of the start-up comparison."""
+def counted(path, monkeypatch, make, *arguments) -> int:
+    """Make a run; return the steps that its environments counted, without those of the start-up comparison."""
     path.mkdir()
     monkeypatch.setenv("COUNT_DIR", str(path))
-    run(ranks, *arguments)
+    make(*arguments)
     return sum(file.stat().st_size for file in path.iterdir()) - Run.open(arguments[-1]).provenance["probe_steps"]
 
 
-def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch):
+def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch, alone):
     """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
     arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, *NORMALISED, "--budget.generations"]
-    straight = counted(tmp_path / "a", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "straight")
-    counted(tmp_path / "b", monkeypatch, 2, *arguments, 3, "--run-dir", tmp_path / "parts")
+    straight = counted(tmp_path / "a", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "straight")
+    counted(tmp_path / "b", monkeypatch, partial(run, 2), *arguments, 3, "--run-dir", tmp_path / "parts")
     again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
-    resumed = counted(tmp_path / "c", monkeypatch, 1, *arguments, 5, "--run-dir", tmp_path / "parts")
+    resumed = counted(tmp_path / "c", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
     assert sum(said["env_steps"].values()) == straight
@@ -178,10 +179,10 @@ def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_st
     assert np.isfinite(rows["metrics/ppo_critic_loss"]).all()
 
 
-def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path):
+def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path, alone):
     """A discrete task, whose outputs are scaled in the file."""
     arguments = ["--algorithm", "ppo", "--task.id", "CartPole-v1", *ROUTINE, *SMALL, "--ppo.lr_ppo", 0.01, *NORMALISED]
-    run(1, *arguments, "--budget.generations", 6, "--run-dir", tmp_path)
+    alone(*arguments, "--budget.generations", 6, "--run-dir", tmp_path)
     policy, env = Saved.load(tmp_path), envs.make("CartPole-v1")
     assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)
     assert f"stable_baselines3 {stable_baselines3.__version__}" in policy.versions

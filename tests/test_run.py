@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, LEARNER, ROUTINE, SMALL, STRATEGY, TASK, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, STRATEGY, TASK, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi import envs
@@ -50,9 +50,9 @@ def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tm
     assert_same_run(straight, tmp_path / "run")
 
 
-def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is_the_same_as_straight(straight, tmp_path):
+def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is_the_same_as_straight(straight, tmp_path, alone):
     path = tmp_path / "run"
-    run(0, *CYCLIC, "--budget.generations", 12, "--run-dir", path)
+    alone(*CYCLIC, "--budget.generations", 12, "--run-dir", path)
     for name, count in (("checkpoint.h5", 2), ("checkpoint_prev.h5", 2), ("metrics.h5", 1)):  # state and history; history alone
         arrays, attributes = read(path / name)
         former = {key.replace("learner_phases", "sac_phases"): array for key, array in arrays.items()}
@@ -62,7 +62,7 @@ def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is
     assert phases[11] > 0
     assert "metrics/sac_phases" not in Run.open(path).columns
     np.testing.assert_array_equal(Run.open(path).columns["metrics/learner_phases"], phases[:12])
-    run(0, *CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    alone(*CYCLIC, "--budget.generations", 20, "--run-dir", path)
     assert_same_run(straight, path)
 
 
@@ -73,8 +73,8 @@ def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alon
     options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70, *normalised]}[algorithm]
     arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
-    run(3, *arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
-    run(2, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
+    alone(*arguments, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
+    run(3, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
@@ -85,7 +85,7 @@ def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, lag, alon
     arguments = ["--task.id", task, "--task.horizon", 60, *SMALL, *more]
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     run(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
-    run(2, *arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
+    alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
@@ -110,8 +110,9 @@ def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight, tmp_path, start, number):
-    process = start(2, *CYCLIC, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER)
+def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight, tmp_path, start, number, alone):
+    options = CYCLIC if number == signal.SIGTERM else CYCLIC_ES
+    process = start(2, *options, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 5)
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
@@ -122,7 +123,7 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight,
     stopped = status["generation"]
     assert rows["metrics/generation"][-1] == stopped
     if number == signal.SIGTERM:
-        run(3, *CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", tmp_path / "run")
+        alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", tmp_path / "run")
         for name, values in science(straight).items():
             np.testing.assert_array_equal(science(tmp_path / "run")[name][:20], values, err_msg=name)
 
@@ -170,8 +171,8 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypa
 def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone):
     arguments = [*CYCLIC, *switches, "--esac.sac_copies", 1]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
-    run(3, *arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
-    run(2, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
+    alone(*arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
+    run(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
@@ -199,22 +200,23 @@ def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(lagged, straigh
     assert rows["metrics/gradient_updates"][begun + 2] == direct["metrics/gradient_updates"][begun]
 
 
-def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path):
+def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone):
     rows = science(lagged)
     begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])  # the replay has wrapped by then
-    for generations, ranks in ((begun, 2), (begun + 1, 3), (20, 2)):
-        run(ranks, *LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run")
+    for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
+        again = [*LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run"]
+        run(ranks, *again) if ranks else alone(*again)
         assert read(tmp_path / "run/checkpoint.h5")[0]["state/phase_begun"] == (begun if generations < 20 else rows_begun(lagged))
     assert_same_run(lagged, tmp_path / "run")
 
 
-def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(lagged, tmp_path, start):
+def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(lagged, tmp_path, start, alone):
     process = start(3, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 6)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
-    run(2, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run")
+    alone(*LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run")
     assert_same_run(lagged, tmp_path / "run")
 
 
@@ -229,8 +231,8 @@ def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkey
     wide = [*CYCLIC, *options]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
-    run(3, *wide, "--budget.generations", 4, "--run-dir", tmp_path / "parts", program=EAGER)
-    run(2, *wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
+    run(3, *wide, "--budget.generations", 5, "--run-dir", tmp_path / "parts", program=EAGER)
+    alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
@@ -256,12 +258,12 @@ def replayed(path: Path) -> float:
     return float(np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds]))
 
 
-def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path):
+def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path, alone):
     assert replayed(straight) == summary(straight)["best_return"]
     normalised = ["--esac.observation_normalisation", True, "--esac.sigma", 0.5]
     arguments = ["--task.id", "Pendulum-v1", "--task.horizon", 40, *SMALL, *normalised]
     for generations in (4, 5, 7):  # rewritten at each start
-        run(0, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "run")
+        alone(*arguments, "--budget.generations", generations, "--run-dir", tmp_path / "run")
         assert replayed(tmp_path / "run") == summary(tmp_path / "run")["best_return"]
     assert "normaliser_mean" in read(tmp_path / "run/policy.h5")[0]
 

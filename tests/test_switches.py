@@ -287,9 +287,9 @@ ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.up
 ALL += ["--esac.length_cap", 1.5]
 
 
-def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch):
+def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch, alone):
     arguments = [*TASK, *POPULATION, *LEARNER, *ROUTINE, *ALL]
-    run(1, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
+    alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("NODES", "2")
     for generations, ranks in ((5, 3), (9, 2)):
         run(ranks, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "parts", program=EAGER)

@@ -20,10 +20,10 @@ def tool(name: str, *options: object) -> str:
 
 
 def test_killed_at_random_moments_nothing_is_lost():
-    printed = tool("torture", "--kills", 20, "--seed", 3)
-    table, _, rest = printed.partition("\n20 kills in ")
+    printed = tool("torture", "--kills", 12, "--seed", 125)  # of which four of each victim, as long as all ranks have begun
+    table, _, rest = printed.partition("\n12 kills in ")
     hits = np.array([line.split()[-3:] for line in table.splitlines()[1:]], int)
-    assert hits.sum() == 20
+    assert hits.sum() == 12
     assert (hits.sum(axis=0) > 0).all()  # rank 0, another rank, everything
     assert "0 committed rows lost" in rest
     assert float(re.search(r"slowest end .*: ([\d.]+) s", rest)[1]) < 10
@@ -46,8 +46,8 @@ def test_torture_sees_what_differs():
 
 
 def test_configurations_that_make_no_sense_give_one_message():
-    printed = tool("fuzz_config", "--count", 200, "--run", 6)
-    assert "200 configurations, 6 runs: 0 wrong answers" in printed
+    printed = tool("fuzz_config", "--count", 150, "--run", 4)
+    assert "150 configurations, 4 runs: 0 wrong answers" in printed
     counts = {name: int(count) for name, count in re.findall(r"(\w+): (\d+)", printed)}
     assert counts["accepted"] > 30
     assert counts["ConfigError"] > 30

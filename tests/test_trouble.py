@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, EAGER, ROOT, ROUTINE, SMALL, TASK, run
+from conftest import CYCLIC_ES, EAGER, ROOT, ROUTINE, SMALL, TASK, run
 from whole_runs import science, summary
 
 from esac_mpi import train
@@ -100,9 +100,9 @@ def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, ar
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp_path):
-    arguments = [*CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
-    run(0, *arguments)
+def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp_path, alone):
+    arguments = [*CYCLIC_ES, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
+    alone(*arguments)
     for name in ("checkpoint.h5", "checkpoint_prev.h5"):
         content = bytearray((tmp_path / "run" / name).read_bytes())
         content[len(content) // 2] ^= 1

@@ -25,14 +25,12 @@ NAMES = tuple(DEFAULTS)
 
 def updated(config: Config, values: dict[str, Any]) -> Config:
     """Return `config` with the dotted names of `values` replaced."""
+    tables: dict[str, dict[str, Any]] = {"": {}}
     for name, value in values.items():
-        *section, key = name.split(".")
-        if section:
-            part = replace(getattr(config, section[0]), **{key: value})
-            config = replace(config, **{section[0]: part})
-        else:
-            config = replace(config, **{key: value})
-    return config
+        table, _, key = name.rpartition(".")
+        tables.setdefault(table, {})[key] = value
+    whole = tables.pop("")
+    return replace(config, **whole, **{table: replace(getattr(config, table), **part) for table, part in tables.items()})
 
 
 def value_of(config: Config, name: str) -> Any:

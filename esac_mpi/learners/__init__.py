@@ -1,5 +1,7 @@
 """Gradient learners, one file per algorithm. Torch lives in them: this module imports it only when a learner is made."""
 
+import gc
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -40,6 +42,9 @@ EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings i
 
 def load(name: str) -> ModuleType:
     """Return the module of the learner `name`. Raises NotInstalled."""
+    first = "torch" not in sys.modules
+    if first:
+        gc.disable()  # what torch makes stays: to look through it for garbage, now and later, is a third of what it costs
     try:
         return import_module(f"esac_mpi.learners.{name}")
     except ModuleNotFoundError as error:
@@ -47,6 +52,10 @@ def load(name: str) -> ModuleType:
             raise
         needs = f"algorithm = {name} needs {error.name}, which is not installed"
         raise NotInstalled(f"{needs}: pip install 'esac_mpi[{EXTRAS[name]}]'") from error
+    finally:
+        if first:
+            gc.freeze()
+            gc.enable()
 
 
 def make(name: str, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, discrete: bool = False) -> Any:
