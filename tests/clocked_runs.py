@@ -9,10 +9,11 @@ NONE, FOUR = None, (1.0,) * 4
 ROWS = [(FOUR, True, NONE, (0.5, 0.5)), (FOUR, False, NONE, (0.5, 0.5)), (FOUR, False, (5.0, 3.0, 300), (0.5, 0.5))]
 
 
-def run_of(path, rows, ranks=1, slow=1.0, returns=(), **settings):
+def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), **settings):
     """Leave a run behind whose generations are these rows: members, whether a phase began, (phase, updating, updates), episodes.
 
     Beside them a generation has 0.1 s of writing, 0.2 s of update and 0.3 s of its own; `slow`: other work made it so longer.
+    trials: of each row the seconds of its trial episodes, nan where it had none.
     """
     base = {"algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
     run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
@@ -20,7 +21,8 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), **settings):
     for g, (members, begun, phase, evaluation) in enumerate(rows, 1):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
         alone = ranks == 1
-        evaluate = sum(members) if alone else max(members)
+        tried = np.array(trials[g - 1] if trials else ())
+        evaluate = sum(members) + np.nansum(tried) if alone else max(members)
         own = 0.2 + 0.3 + evaluate + sum(evaluation) + np.nan_to_num(lasted) * alone
         wall, counted, phases = wall + slow * (own + 0.1), counted + updates, phases + bool(phase)
         row = {
@@ -34,6 +36,8 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), **settings):
             "seconds_learn": np.nan_to_num(lasted) * alone, "seconds_phase": lasted, "seconds_updates": updating,
             "seconds_update": 0.2, "seconds_evaluation": sum(evaluation), "seconds_record": 0.1,
         }  # fmt: skip
+        if tried.size:
+            timing["trial_seconds"] = tried
         run.append(row, {name: slow * np.asarray(value) for name, value in timing.items()} | {
             "wall_seconds": wall, "seconds_processor": own + 0.1,
         })  # fmt: skip

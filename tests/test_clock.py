@@ -114,13 +114,22 @@ def test_a_run_without_a_lag_on_other_ranks(tmp_path):
     assert at(run, 4, np.inf) == [2.1, 4.2, 8.3]
 
 
-def test_a_lagged_run_on_other_ranks_and_with_another_learner(tmp_path):
-    run = run_of(tmp_path / "run", ROWS, **{"esac.learner_lag": 2})
+@pytest.mark.parametrize("settings", [{"esac.learner_lag": 2}, {"esac.phase_timing": "virtual"}])
+def test_a_run_with_phases_beside_on_other_ranks_and_with_another_learner(tmp_path, settings):
+    run = run_of(tmp_path / "run", ROWS, **settings)
     assert at(run, 1) == [5.6, 11.2, 21.8]
     # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for which two ranks take 0.5 s:
     # of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5, and 1.9 again: of its 5 s 0.2 are left when it is due
     assert at(run, 3) == [3.0, 6.0, 9.2]
     assert at(run, 3, 150.0) == [3.0, 6.0, 9.0]  # 2 s of playing and 2 s of updates are over in time
+
+
+def test_trial_episodes_are_dealt_like_members(tmp_path):
+    rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
+    trials = [(np.nan, np.nan), (0.5, 0.5), (np.nan, np.nan)]
+    run = run_of(tmp_path / "run", rows, trials=trials)
+    assert at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    assert at(run, 2) == [3.1, 6.7, 14.8]  # as without them, and 0.5 s more in the second generation
 
 
 def test_other_work_on_the_machine_makes_a_run_longer_but_not_its_clock(tmp_path):
