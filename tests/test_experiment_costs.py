@@ -31,7 +31,19 @@ def test_work_of_esac_with_a_gate_that_is_open_half_of_the_time():
     assert found == estimates.Work(21 * 10 * 100, 2000, 6000, (2 + 1) * 4 * 2 * 100)
     assert estimates.work(updated(config, {"esac.sac_episodes": 30}), 100).learner == 2 * 3000
     assert estimates.work(updated(config, {"esac.sac_phases": False}), 100).updates == 0
-    assert estimates.expected_phases(updated(config, {"esac.gate": "normal", "esac.p_sac_initial": 0.0}), 20) == 4 * 0.5
+    assert estimates.expected_phases(updated(config, {"esac.gate": "normal", "esac.p_sac_initial": 0.0}), 100, 20) == 4 * 0.5
+
+
+def test_phases_on_the_virtual_clock_follow_one_another():
+    config = configured(
+        algorithm="esac", budget__nominal_steps=0, budget__generations=22, esac__population_size=10, esac__phase_timing="virtual",
+        esac__workers=2, esac__update_cost=10.0, esac__sac_min_steps=50, sac__updates_per_step=2.0, evaluation__episodes=4,
+    )  # fmt: skip
+    # a generation is 10 episodes of 100 steps by 2 ranks, 500; a phase 50 steps and 100 updates of 10 each, 1,050
+    assert estimates.expected_phases(config, 100, 22) == 22 * 500 / 1050
+    again = updated(config, {"esac.replayed": "winners", "esac.replayed_members": 3})
+    assert estimates.expected_phases(again, 100, 22) == 22 * 500 / 1350
+    assert estimates.work(again, 100).updates == pytest.approx(22 * 500 / 1350 * 100)
 
 
 def test_the_annealed_gate_gives_the_share_of_updates_that_was_worked_out():

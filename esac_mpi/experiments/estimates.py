@@ -150,11 +150,15 @@ def generations(config: Config, horizon: int) -> int:
     return max(1, min(limits))
 
 
-def expected_phases(config: Config, count: int) -> float:
-    """Return how many phases of the learner ESAC is expected to have in so many generations."""
+def expected_phases(config: Config, horizon: int, count: int) -> float:
+    """Return how many phases of the learner ESAC is expected to have in so many generations of episodes of full length."""
     esac = table_of(config)
     if not esac.sac_phases:
         return 0.0
+    if esac.phase_timing == "virtual":  # one after another, by the clock that phases have there
+        population = count * max(members(esac) / esac.workers, 1.0) * esac.fitness_episodes * horizon
+        again = esac.replayed_members * (esac.replayed != "none") * esac.fitness_episodes * horizon
+        return population / (esac.sac_min_steps * (1 + esac.update_cost * config.sac.updates_per_step) + again)
     k = np.arange(esac.gradient_interval, count + 1, esac.gradient_interval)
     if not esac.p_sac_annealed:
         p = np.full(len(k), esac.p_sac_initial)
@@ -169,7 +173,8 @@ def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
     """Return the learner's steps and updates in so many generations."""
     options, learner = table_of(config), learner_of(config)
     if hasattr(options, "gradient_interval"):
-        steps = expected_phases(config, count) * max(options.sac_episodes * horizon, options.sac_min_steps)
+        episodes = options.sac_episodes * horizon * (options.phase_timing == "interval")
+        steps = expected_phases(config, horizon, count) * max(episodes, options.sac_min_steps)
         return steps, steps * getattr(config, learner).updates_per_step
     if not learner:
         return 0.0, 0.0
