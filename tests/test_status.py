@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 
 import numpy as np
 import pytest
@@ -107,6 +108,16 @@ def test_status_json_has_the_run_in_plain_numbers(tmp_path):
     run.status("requeue", 3)
     assert json.loads((tmp_path / "status.json").read_text())["state_sha256"] == run.restored.attributes["state_sha256"]
     run.close()
+
+
+def test_a_run_that_ends_while_it_is_looked_at_is_not_dead(tmp_path):
+    code = HOLD.format(path=str(tmp_path)).replace("time.sleep(60)", 'input(); run.status("complete", 0); run.close()')
+    process = child(code.replace('print("held"', 'run.status("running", 0); print("held"'), stdin=subprocess.PIPE)
+    process.stdout.readline()
+    looked_at = Run.open(tmp_path)
+    assert looked_at.state == "running"
+    process.communicate("\n")
+    assert looked_at.state == "complete"
 
 
 def test_a_killed_run_is_dead(tmp_path):

@@ -196,7 +196,10 @@ class RunFiles:
             return status  # and closing run.lock would drop this process's lock
         if not here and self._touched_within(FRESH):
             return status  # locks do not reach every host
-        return "dead" if lock.is_free(self.path) else status
+        if not lock.is_free(self.path):
+            return status
+        last = read_status(self.path).get("status", status)  # it may have ended since it was opened, and said so
+        return "dead" if last == "running" else last
 
     def _touched_within(self, seconds: float) -> bool:
         times = [file.stat().st_mtime for name in (LOCK, METRICS, CHECKPOINT) if (file := self.path / name).exists()]
