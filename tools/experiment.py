@@ -6,13 +6,15 @@
     python tools/experiment.py draw ID [--budget B]
     python tools/experiment.py submit ID [--budget B] [--dry-run]
     python tools/experiment.py speeds
+    python tools/experiment.py random TASK [TASK ...]
 
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
 can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
 lasted so long on so many ranks. All variants of seed 0 come first. At its end, and by draw
 at any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
-speeds measures what the estimates are made from. An experiment is a file of configs/experiments/, whose README has the format.
+speeds measures what the estimates are made from, random the returns of random actions, the 0 of results.py aggregate (some seconds
+a task); both write files beside the experiments. An experiment is a file of configs/experiments/, whose README has the format.
 Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 a run or product failed; 2 wrong usage.
 """
 
@@ -75,6 +77,13 @@ def timed(options: argparse.Namespace) -> Iterator[object]:
     yield stopwatch.write(sorted({run.config.task.id for run in planned}), options.machine)
 
 
+def played(options: argparse.Namespace) -> Iterator[object]:
+    """Measure what random actions return on tasks."""
+    from esac_mpi.experiments import random_actions
+
+    yield random_actions.write(options.tasks)
+
+
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     main = parser(__doc__)
@@ -91,6 +100,8 @@ def command_line() -> argparse.ArgumentParser:
     actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
     speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")
     speeds.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is")
+    random = actions.add_parser("random", help="what random actions return, for normalised scores")
+    random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
     return main
 
 
@@ -104,6 +115,7 @@ def main(argv: list[str], recorder: Recorder = recorded) -> int:
         "draw": lambda: redrawn(options, recorder),
         "submit": lambda: submitted(options.id, options.budget, options.root, options.dry_run),
         "speeds": lambda: timed(options),
+        "random": lambda: played(options),
     }
     return ended(actions[options.action])
 

@@ -4,13 +4,16 @@
     python tools/results.py draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
                             [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
                             [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
-    both: [--ranks R [--updates-per-second U]]      table: [--seconds T]
+    python tools/results.py aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...] [--out FILE]
+    all: [--ranks R [--updates-per-second U]]      table, aggregate: [--seconds T]
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
 at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
 draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the
 swept value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
 training_episodes, for updates nominal_steps).
+aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
+a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out.
 --ranks: wall times as they would have been on R ranks, computed from what the runs recorded, with a learner of U updates/s (as it
 was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
@@ -22,9 +25,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from esac_mpi.analysis.command import add_machine, ended, machine_of, parser
+from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
+from esac_mpi.analysis.results.scores import random_returns, study, tell
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
+from esac_mpi.experiments.design import FOLDER
 
 
 def found(options: argparse.Namespace) -> tuple[Sections, Wall]:
@@ -36,13 +42,17 @@ def found(options: argparse.Namespace) -> tuple[Sections, Wall]:
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
     runs, wall = found(options)
-    content = document(runs, options.measure, options.published, options.of, wall)
-    if options.out is None:
+    yield from written(document(runs, options.measure, options.published, options.of, wall), options.out)
+
+
+def written(content: str, out: Path | None) -> Iterator[object]:
+    """Yield a text, or where it was written."""
+    if out is None:
         yield content.rstrip("\n")
         return
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(content, encoding="utf-8")
-    yield options.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(content, encoding="utf-8")
+    yield out
 
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
@@ -60,6 +70,20 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     yield from save(figure, pictures.suffixed(options.out))
 
 
+def aggregate(options: argparse.Namespace) -> Iterator[object]:
+    """Yield the aggregate, or where it was written or drawn."""
+    runs, wall = found(options)
+    scores = study(runs, random_returns(options.random), wall, options.leave_out)
+    tell(scores)
+    if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
+        from esac_mpi.analysis.figures import save
+        from esac_mpi.analysis.results.aggregate_picture import figure
+
+        yield from save(figure(scores, options.of, wall), options.out)
+        return
+    yield from written(aggregate_page.document(scores, options.of, wall), options.out)
+
+
 def main(argv: list[str]) -> int:
     """Make a table or picture; return 2 if there is nothing to make it of, 65 if a file cannot be read."""
     line = parser(__doc__)
@@ -67,8 +91,6 @@ def main(argv: list[str]) -> int:
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     tables.add_argument("--measure", choices=MEASURES, default="return")
     tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
-    tables.add_argument("--of", default="ESAC", metavar="VARIANT", help="whom the verdicts are about; default: ESAC")
-    tables.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
     tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
     tables.set_defaults(make=table)
     pictures = actions.add_parser("draw", help="a picture")
@@ -81,7 +103,15 @@ def main(argv: list[str]) -> int:
     pictures.add_argument("--seeds", action="store_true", help="each run as a thin line or small point")
     pictures.add_argument("--out", type=Path, metavar="FILE", required=True)
     pictures.set_defaults(make=draw)
-    for action in (tables, pictures):
+    together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
+    together.add_argument("--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated")
+    together.add_argument("--out", type=Path, metavar="FILE", help="write or draw it there")
+    together.add_argument("--random", type=Path, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions")
+    together.set_defaults(make=aggregate)
+    for action in (tables, together):
+        action.add_argument("--of", default="ESAC", metavar="VARIANT", help="whom the verdicts are about; default: ESAC")
+        action.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
+    for action in (tables, pictures, together):
         add_machine(action)
         action.add_argument("files", nargs="+", type=Path, metavar="CSV", help="results.csv of an experiment")
     options = line.parse_args(argv)

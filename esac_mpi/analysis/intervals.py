@@ -34,18 +34,29 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (low, high) of the statistic's stratified bootstrap interval, each [...]. Equal input, equal output.
+    """Return the ends (low, high) of a pooled statistic's stratified bootstrap interval, each [...]. Equal input, equal output.
 
     Raises ValueError where a stratum has fewer than two seeds.
     """
+    return stratified(strata, lambda drawn: statistic(np.concatenate(drawn)), level, draws, seed)
+
+
+def stratified(
+    strata: Sequence[np.ndarray],  # each [seeds, ...]
+    statistic: Callable[[list[np.ndarray]], np.ndarray],  # of strata, each [seeds, draws, ...], to [draws, ...]
+    level: float = LEVEL,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of a statistic that is told which stratum a value is of. Raises ValueError as `interval` does."""
     if any(len(stratum) < 2 for stratum in strata):
         raise ValueError("an interval needs at least two seeds")
     random = np.random.default_rng(seed)
     chosen = [random.integers(len(stratum), size=(len(stratum), draws)) for stratum in strata]
     step = max(1, BATCH // sum(stratum.size for stratum in strata))
     found = []
-    for first in range(0, draws, step):  # draws on the second axis, [seeds, step, ...]
+    for first in range(0, draws, step):
         drawn = [stratum[picks[:, first : first + step]] for stratum, picks in zip(strata, chosen, strict=True)]
-        found.append(statistic(np.concatenate(drawn)))
+        found.append(statistic(drawn))
     low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high

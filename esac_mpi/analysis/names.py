@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from esac_mpi.config import ALGORITHMS
 
 POLICIES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}  # of ESAC and its halves
+HALVES = ("es", "sac")  # algorithms of which ESAC is made
 
 
 def order(label: str) -> tuple[int, str]:

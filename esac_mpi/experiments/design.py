@@ -30,6 +30,7 @@ from esac_mpi.experiments.settings import DEFAULT, full_name
 HERE = Path(__file__).parents[2]  # the checkout, unless the package is installed apart from it
 ROOT = HERE if (HERE / "configs").is_dir() else Path.cwd()
 FOLDER = ROOT / "configs/experiments"
+MEASURED = {"speeds", "random"}  # files there that are no experiments: what commands have measured
 UNLIMITED = 10**12  # environment steps of a run that time ends
 
 Settings = dict[str, Any]  # {dotted name: value}
@@ -115,7 +116,7 @@ class Planned:
 
 def names() -> list[str]:
     """Return the ids of the experiments that there are."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "speeds")
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in MEASURED)
 
 
 def experiment(id: str) -> Experiment:

@@ -1,0 +1,146 @@
+"""The aggregate of an experiment in Markdown: all tasks together, a variant against each other one, then task by task."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results import aggregates
+from esac_mpi.analysis.results.aggregates import Estimate, Tasks, estimate
+from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
+from esac_mpi.analysis.results.scores import Study, Task
+from esac_mpi.analysis.results.traces import Wall
+from esac_mpi.analysis.tables import Cell, digits, markdown
+from esac_mpi.log import compact
+
+STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
+    "IQM": aggregates.iqm,
+    "median of the tasks' means": aggregates.median,
+    "mean": aggregates.mean,
+}
+NOTE = (
+    "Scores are returns normalised task by task: 0 is the mean return of uniform random actions (configs/experiments/random.toml)"
+    " and 1 the best evaluation that any run of any variant made by then. A run's return is its last evaluation's by then, of the"
+    " better of theta_es and the learner where it has both, which favours it a little. IQM: mean of the middle half of all runs"
+    " of all tasks. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each task"
+    " (Agarwal et al. 2021, arXiv:2108.13264)."
+)
+
+
+def when(wall: Wall) -> str:
+    """Return at what time the runs are compared, and on which machine."""
+    at = f"at {compact(wall.seconds)} s" if wall.seconds else "at the most that all runs of a task have reached,"
+    return f"{at} of wall time{wall.where or ', as measured'}"
+
+
+def champion_of(study: Study, name: str) -> str:
+    """Return the label of a variant by its name in any case. Raises Unusable."""
+    for label in study.variants:
+        if label.lower() == name.lower():
+            return label
+    raise Unusable(f"--of '{name}': no such variant; there are {'; '.join(study.variants)}")
+
+
+def document(study: Study, name: str, wall: Wall) -> str:
+    """Return all tables; name: the variant that is compared with each other one. Raises Unusable."""
+    champion = champion_of(study, name)
+    text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
+    if len(study.variants) > 1:
+        text += ["", *against(study, champion)]
+    text += ["", *by_task(study)]
+    if found := verdicts(study, champion):
+        text += ["", f"### {champion} and its halves", "", counted(found, champion), ""]
+        text += markdown(
+            [["task", "better half", f"{champion} to it", "behind by more than 0.1", "ahead of both"], *map(row, found)]
+        )
+    return "\n".join(text) + "\n"
+
+
+def row(v: Verdict) -> list[str]:
+    """Return the line of a task's verdict."""
+    return [shown(v.task), v.better, interval(Estimate(v.gap, v.low, v.high), "+"), v.behind, v.ahead]
+
+
+def told(study: Study) -> Iterator[str]:
+    """Yield what the aggregate is made of, and what is missing."""
+    counts = {len(returns) for task in study.whole for returns in task.returns.values()}
+    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    yield f"Tasks: {len(study.whole)}; runs of a variant on a task: {seeds}."
+    if study.absent:
+        yield f"Not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
+    if study.unfinished:
+        yield f"Runs without a score yet: {len(study.unfinished)}."
+    if study.short:
+        yield f"Runs that had ended before, and stand as they ended: {len(study.short)}."
+
+
+def together(study: Study) -> Iterator[str]:
+    """Yield the table of all tasks together."""
+    yield from ("### All tasks together", "")
+    found = {label: [estimate(study.scores(label), of) for of in STATISTICS.values()] for label in study.variants}
+    best = [max(estimates[i].value for estimates in found.values()) for i in range(len(STATISTICS))]
+    rows = [["variant", "runs", *STATISTICS]]
+    for label, estimates in found.items():
+        bold = [len(found) > 1 and e.value == b for e, b in zip(estimates, best, strict=True)]
+        cells = [interval(e, bold=b) for e, b in zip(estimates, bold, strict=True)]
+        rows.append([label, str(sum(map(len, study.scores(label)))), *cells])
+    yield from markdown(rows)
+
+
+def against(study: Study, champion: str) -> Iterator[str]:
+    """Yield how a variant stands to each other one."""
+    yield from (f"### {champion} against each", "")
+    yield "Probability of improvement: that of two runs on a random task the first is ahead, ties as halves."
+    yield ""
+    rows = [["other", f"P({champion} > other)", "difference of the IQMs", "their intervals are apart"]]
+    ours = study.scores(champion)
+    own = estimate(ours, aggregates.iqm)
+    for other in (label for label in study.variants if label != champion):
+        theirs = study.scores(other)
+        its = estimate(theirs, aggregates.iqm)
+        both = [estimate([*ours, *theirs], of) for of in (aggregates.improvement, aggregates.ahead)]
+        known = np.isfinite([own.low, its.low]).all()
+        apart = "-" if not known else "ahead" if own.low > its.high else "behind" if own.high < its.low else "no"
+        rows.append([other, interval(both[0]), interval(both[1], "+"), apart])
+    yield from markdown(rows)
+
+
+def by_task(study: Study) -> Iterator[str]:
+    """Yield every variant's mean score on every task."""
+    yield from ("### Task by task", "")
+    yield f"Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than {study.seeds}."
+    yield ""
+    rows = [["task", "random", "best", *study.variants]]
+    for task in study.tasks:
+        best = max(returns.mean() for returns in task.returns.values() if len(returns))
+        ends = [raw(task.random), raw(task.best)]
+        rows.append([shown(task), *ends, *(cell(task, label, study.seeds, best) for label in study.variants)])
+    yield from markdown(rows)
+
+
+def shown(task: Task) -> str:
+    """Return a task's title, with a star where it is not in the aggregate."""
+    return f"{task.title}{' (not in the aggregate)' if task.why_not else ''}"
+
+
+def cell(task: Task, label: str, seeds: int, best: float) -> str:
+    """Return a variant's mean score and return on a task, bold where it is the best."""
+    returns = task.returns[label]
+    if not len(returns):
+        return "-"
+    score = f"{task.normalised(label).mean():.2f}"
+    fewer = f", n={len(returns)}" if len(returns) < seeds else ""
+    bold = sum(map(bool, map(len, task.returns.values()))) > 1 and returns.mean() == best
+    return f"{f'**{score}**' if bold else score} ({raw(float(returns.mean()))}{fewer})"
+
+
+def raw(value: float) -> str:
+    """Return a return in four figures."""
+    return f"{value:,.{digits(Cell(value))}f}"
+
+
+def interval(e: Estimate, sign: str = "", bold: bool = False) -> str:
+    """Return an estimate, and its interval where there is one."""
+    value = f"{e.value:{sign}.2f}"
+    ends = f" [{e.low:{sign}.2f}, {e.high:{sign}.2f}]" if np.isfinite(e.low) else ""
+    return f"{f'**{value}**' if bold else value}{ends}"

@@ -1,0 +1,73 @@
+"""Whether a variant is behind the better of the two algorithms that it is made of, or ahead of both, task by task."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from esac_mpi.analysis.names import HALVES
+from esac_mpi.analysis.results.scores import Study, Task
+from esac_mpi.analysis.results.verdicts import difference
+
+TENTH = 0.1  # of the range from random actions to the best: so far behind counts
+ROUNDING = 1e-9
+NO, MEAN, YES = "no", "in the mean", "yes"  # YES: with the whole interval
+
+
+class Verdict(NamedTuple):
+    """How a variant stands to its halves on a task, in normalised scores."""
+
+    task: Task
+    better: str  # the half with the greater mean
+    gap: float  # to that half: difference of the means over seeds
+    low: float  # ends of its 95 % interval, nan where one seed has none
+    high: float
+    behind: str  # by more than a tenth: no, in the mean, yes
+    ahead: str  # of both
+
+
+def halves(study: Study) -> list[str]:
+    """Return the labels of the two halves, fewer where they were not run."""
+    return [label for label in study.variants if label.lower() in HALVES]
+
+
+def verdicts(study: Study, champion: str) -> list[Verdict]:
+    """Return the verdicts on all tasks where the variant and both halves have runs; none without both."""
+    theirs = halves(study)
+    if len(theirs) < len(HALVES) or champion in theirs:
+        return []
+    compared = [champion, *theirs]
+    return [verdict(task, champion, theirs) for task in study.tasks if all(len(task.returns[label]) for label in compared)]
+
+
+def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
+    """Return how a variant stands on a task."""
+    ours = task.normalised(champion)
+    better = max(theirs, key=lambda half: task.returns[half].mean())
+    found = {half: gap_of(ours, task.normalised(half)) for half in theirs}
+    gap, low, high = found[better]
+    behind = said(gap < -TENTH - ROUNDING, high < -TENTH - ROUNDING)
+    return Verdict(task, better, gap, low, high, behind, said(gap > 0, all(ends[1] > 0 for ends in found.values())))
+
+
+def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+    """Return the difference of the means of scores, each [seeds], and the ends of its 95 % interval."""
+    low, high = difference(ours, theirs) if min(len(ours), len(theirs)) > 1 else (np.nan, np.nan)
+    return float(ours.mean() - theirs.mean()), low, high
+
+
+def said(in_the_mean: bool, with_interval: bool) -> str:
+    """Return what a cell says."""
+    return YES if in_the_mean and with_interval else MEAN if in_the_mean else NO
+
+
+def counted(found: list[Verdict], champion: str) -> str:
+    """Return the sentence that counts verdicts on the tasks of the aggregate."""
+    whole = [verdict for verdict in found if not verdict.task.why_not]
+
+    def many(cells: list[str]) -> str:
+        return f"{len(cells) - cells.count(NO)} ({cells.count(YES)} with the whole interval)"
+
+    return (
+        f"Of {len(whole)} tasks of the aggregate, {champion} is behind its better half by more than a tenth of the range on"
+        f" {many([verdict.behind for verdict in whole])}, and ahead of both on {many([verdict.ahead for verdict in whole])}."
+    )

@@ -1,0 +1,139 @@
+"""Normalised scores of an experiment's runs: 0 is what uniform random actions return, 1 the best that any run reached in time.
+
+The return of a run is its last evaluation's at or before the limit, the better policy's where it has two, as in standings.py.
+1 is the greatest mean return of an evaluation at or before the limit, at any time, of any run in the files, runs without a score
+and variants left out too. It is a noisy maximum: runs that are all at a task's optimum stand a little below 1.
+A run that goes on and has not come to the limit has no score yet. One that is done and ended before it is scored as it ended.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi.analysis.messages import Unusable, damaged, note, some
+from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached, values
+
+FIELD, AXIS = "better", "wall_seconds"
+Random = dict[str, dict[str, float]]  # {task: what is known of the returns of uniform random actions, "mean" of it}
+
+
+def random_returns(path: Path) -> dict[str, dict[str, float]]:
+    """Return what a file knows of random actions' returns: {task: {mean, error, ...}}. Raises Unusable."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {task: {name: float(entry[name]) for name in ("mean", *entry)} for task, entry in found.items()}
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py random TASK measures and writes it") from error
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise damaged(f"{path}: expected a table with a mean for each task: {error}") from error
+
+
+@dataclass(frozen=True)
+class Task:
+    """The returns of a task's runs."""
+
+    title: str
+    random: float
+    best: float
+    returns: dict[str, np.ndarray]  # {variant: [seeds]}, of every variant; empty where it has no run yet
+    why_not: str = ""  # it is not in the aggregate
+
+    def normalised(self, variant: str) -> np.ndarray:
+        """Return the scores of a variant's runs [seeds]."""
+        return (self.returns[variant] - self.random) / (self.best - self.random)
+
+
+@dataclass(frozen=True)
+class Study:
+    """The scores of an experiment, and which runs have none or stand as they ended."""
+
+    variants: list[str]
+    tasks: list[Task]  # all that can be normalised, in the aggregate or not
+    unusable: dict[str, str]  # the others: why not
+    unfinished: list[str]  # runs without a score yet
+    short: list[str]  # runs that are done but ended before the limit
+
+    @property
+    def whole(self) -> list[Task]:
+        """The tasks of the aggregate."""
+        return [task for task in self.tasks if not task.why_not]
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Why the other tasks are not in it."""
+        return {task.title: task.why_not for task in self.tasks if task.why_not} | self.unusable
+
+    @property
+    def seeds(self) -> int:
+        """The most seeds that a variant has on a task."""
+        return max(len(returns) for task in self.tasks for returns in task.returns.values())
+
+    def scores(self, variant: str) -> list[np.ndarray]:
+        """Return a variant's scores of every task of the aggregate, each [seeds]."""
+        return [task.normalised(variant) for task in self.whole]
+
+
+def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
+    """Return the scores of an experiment; left_out: names of tasks and variants. Raises Unusable."""
+    labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
+    check_names(left_out, [*sections, *labels])
+    variants = [label for label in labels if label not in left_out]
+    tasks: list[Task] = []
+    unusable, unfinished, short = dict[str, str](), list[str](), list[str]()
+    for title, groups in sections.items():
+        runs = [trace for label in variants for trace in groups.get(label, [])]
+        limit = wall.seconds or min((reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0)
+        unfinished += [run.name for run in runs if not has_score(run, limit)]
+        short += [run.name for run in runs if has_score(run, limit) and run.rows[-1].wall_seconds < limit]
+        zero, one = ends(groups, random, limit)
+        if not one > zero:
+            unusable[title] = "no run is ahead of random actions yet"
+            continue
+        returns = {label: scores(groups.get(label, []), limit) for label in variants}
+        lacking = [label for label in variants if not len(returns[label])]
+        why_not = "left out, as asked" if title in left_out else f"no run is that far of {', '.join(lacking)}" if lacking else ""
+        tasks.append(Task(title, zero, one, returns, why_not))
+    found = Study(variants, tasks, unusable, unfinished, short)
+    if not variants or not found.whole:
+        raise Unusable(f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}")
+    return found
+
+
+def check_names(given: list[str], there: list[str]) -> None:
+    """Raise Unusable for the name of a task or variant that is not there."""
+    for name in given:
+        if name not in there:
+            raise Unusable(f"--leave-out '{name}': no task or variant of these files; there are {'; '.join(there)}")
+
+
+def has_score(run: Trace, limit: float) -> bool:
+    """Return whether a run was evaluated by then, and has come to the limit or to its own end."""
+    there = run.rows[-1].complete or run.rows[-1].wall_seconds >= limit
+    return bool(there and np.isfinite(values([run], AXIS, limit, FIELD)).all())
+
+
+def scores(runs: list[Trace], limit: float) -> np.ndarray:
+    """Return the returns at the limit of the runs that have a score [seeds]."""
+    return values([run for run in runs if has_score(run, limit)], AXIS, limit, FIELD)
+
+
+def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
+    """Return the returns that are 0 and 1 on a task; the second is -inf where no run was evaluated by then. Raises Unusable."""
+    rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
+    task = rows[0].task
+    if task not in random:
+        raise Unusable(f"{task}: the return of random actions is not known; measure it: python tools/experiment.py random {task}")
+    made = [row.better for row in rows if row.better is not None and row.wall_seconds <= limit]
+    return random[task]["mean"], max(made, default=-np.inf)
+
+
+def tell(found: Study) -> None:
+    """Name the tasks and runs that are missing."""
+    if found.absent:
+        note(f"not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in found.absent.items())}")
+    if found.unfinished:
+        note(f"without a score yet: {some(found.unfinished)}")
+    if found.short:
+        note(f"ended before the time at which they are compared: {some(found.short)}; as they ended, they are compared")
