@@ -20,11 +20,11 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     order = sorted(study.variants, key=lambda label: -found[label].value)
     look = looks(study.variants)
     rows, columns = -(-len(study.tasks) // COLUMNS), min(COLUMNS, len(study.tasks))
-    lines = 0.16 * len(order)  # height of a panel of a task [inches]
-    size = (5.4 + 2.2 * columns, max(2.6, 1.1 + rows * (lines + 0.65)))
+    lines = 0.2 * len(order)  # height of a panel of a task [inches]
+    size = (5.4 + 2.2 * columns, max(2.6, 0.8 + rows * (lines + 0.7)))
     drawing = plt.figure(figsize=size, layout="constrained")
-    places = drawing.add_gridspec(rows, columns + 1, width_ratios=[1.6, *[1] * columns])
-    whole = drawing.add_subplot(places[:, 0])
+    left, right = drawing.subfigures(1, 2, width_ratios=[4.0, 1.4 + 2.2 * columns])
+    whole, panels = left.subplots(), right.subplots(rows, columns, squeeze=False).ravel()
     for place, label in enumerate(order):
         value, low, high = found[label]
         colour = look[label][0]
@@ -32,14 +32,17 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
             whole.barh(place, high - low, left=low, height=0.55, color=colour, alpha=0.55, lw=0)
         whole.plot([value, value], [place - 0.275, place + 0.275], color="black", lw=2, solid_capstyle="butt")
     named(whole, order, champion)
+    whole.set_xlim(left=min(0.0, whole.get_xlim()[0]))
     many = f"{len(study.whole)} task{'s' * (len(study.whole) > 1)}"
-    whole.set(title=f"All together ({many})", xlabel="interquartile mean of the scores, 95 % interval")
+    whole.set(title=f"All together ({many})", xlabel="interquartile mean, 95 % interval")
     for number, task in enumerate(study.tasks):
-        panel = drawing.add_subplot(places[number // columns, 1 + number % columns])
+        panel = panels[number]
         draw_task(panel, task, order, [look[label][0] for label in order])
         named(panel, order if number % columns == 0 else [""] * len(order), champion)
         if number + columns >= len(study.tasks):
             panel.set_xlabel("score")
+    for panel in panels[len(study.tasks) :]:
+        panel.set_visible(False)
     said = f"Returns {when(wall)}; 0: random actions, 1: the best that any run reached by then. Dots: seeds, lines: their means"
     headline(drawing, said)
     return drawing
@@ -63,9 +66,10 @@ def draw_task(axes: Axes, task: Task, order: list[str], colours: list[str]) -> N
         heights = place + np.linspace(-SPREAD / 2, SPREAD / 2, len(scores)) if len(scores) > 1 else np.array([place])
         seen = scores >= LEAST
         axes.plot(scores[seen], heights[seen], "o", ms=3.5, mew=0, color=colour, alpha=0.6)
-        axes.plot(np.full((~seen).sum(), LEAST), heights[~seen], "<", ms=4, mew=0, color=colour, alpha=0.8, clip_on=False)
+        if not seen.all():
+            axes.plot(np.full((~seen).sum(), LEAST), heights[~seen], "<", ms=4, mew=0, color=colour, alpha=0.8, clip_on=False)
         middle = max(float(scores.mean()), LEAST)
         axes.plot([middle] * 2, [place - 0.38, place + 0.38], color=colour, lw=2, solid_capstyle="butt")
     axes.set_xlim(LEAST, 1.06)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.set_title(task.title + (" (not in the aggregate)" if task.why_not else ""), fontsize="small")
+    axes.set_title(task.title.rpartition("/")[2] + ("\n(not in the aggregate)" if task.why_not else ""), fontsize="small")
