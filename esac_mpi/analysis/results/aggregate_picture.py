@@ -1,5 +1,7 @@
 """The aggregate of an experiment as a picture: each variant's interquartile mean, and beside it its scores task by task."""
 
+from typing import Any
+
 import numpy as np
 
 from esac_mpi.analysis.figures import Axes, Figure, headline, looks, plt
@@ -23,7 +25,8 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     lines = 0.2 * len(order)  # height of a panel of a task [inches]
     size = (5.4 + 2.2 * columns, max(2.6, 0.8 + rows * (lines + 0.7)))
     drawing = plt.figure(figsize=size, layout="constrained")
-    left, right = drawing.subfigures(1, 2, width_ratios=[4.0, 1.4 + 2.2 * columns])
+    halves: Any = drawing.subfigures(1, 2, width_ratios=[4.0, 1.4 + 2.2 * columns])
+    left, right = halves
     whole, panels = left.subplots(), right.subplots(rows, columns, squeeze=False).ravel()
     for place, label in enumerate(order):
         value, low, high = found[label]
