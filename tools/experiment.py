@@ -13,8 +13,8 @@ can be interrupted and started again: every run goes on where it was. Where the 
 lasted so long on so many ranks. All variants of seed 0 come first. At its end, and by draw
 at any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
-speeds measures what the estimates are made from, random the returns of random actions, the 0 of results.py aggregate (some seconds
-a task); both write files beside the experiments. An experiment is a file of configs/experiments/, whose README has the format.
+speeds measures what the estimates are made from, random the returns of random actions, the 0 of results.py aggregate (seconds a
+task); both write files beside the experiments. An experiment is a file of configs/experiments/, whose README has the format.
 Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 a run or product failed; 2 wrong usage.
 """
 
