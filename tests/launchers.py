@@ -1,8 +1,11 @@
 """How tests start ranks under each MPI: on this machine, or on the two nodes that tests/fakessh makes of it."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -50,8 +53,20 @@ def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return what the program sees; Open MPI wants to be told twice that root may run it."""
-    return {**program_environment(), **dict.fromkeys(ROOTS, "1")}
+    """Return what the program sees; Open MPI wants to be told twice that root may run it.
+
+    Its daemons have a place of their own: one that is killed leaves a directory named after its process there, and a later one
+    with the same number would fail on it.
+    """
+    return {**program_environment(), **dict.fromkeys(ROOTS, "1"), "TMPDIR": place()}
+
+
+@cache
+def place() -> str:
+    """Return a directory of this test process, with a name that leaves room for those of sockets."""
+    made = tempfile.mkdtemp(prefix="mpi")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def run(line: list[object], *arguments: object, code: int = 0) -> subprocess.CompletedProcess:
