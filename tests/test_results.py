@@ -257,7 +257,9 @@ def test_the_interval_of_a_difference_agrees_with_the_normal_one():
 
 
 TABLES = [
-    line for line in (ROOT / "docs/results.md").read_text().splitlines() if line.startswith("python tools/results.py table")
+    line
+    for line in (ROOT / "docs/results.md").read_text().splitlines()
+    if line.startswith(("python tools/results.py table", "python tools/results.py aggregate")) and line.endswith(".md")
 ]
 
 

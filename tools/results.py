@@ -27,15 +27,16 @@ from pathlib import Path
 from esac_mpi.analysis.command import add_machine, ended, machine_of, parser
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
-from esac_mpi.analysis.results.scores import random_returns, study, tell
+from esac_mpi.analysis.results.scores import by_task, random_returns, study, tell
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.experiments.design import FOLDER
 
 
-def found(options: argparse.Namespace) -> tuple[Sections, Wall]:
-    """Return the runs, and what their wall time is. Raises Unusable."""
+def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
+    """Return the runs, and what their wall time is; together: of all experiments and budgets as one. Raises Unusable."""
     rows, machine = read(options.files), machine_of(options)
+    rows = by_task(rows) if together else rows
     return sections(on_machine(rows, machine) if machine else rows), Wall(machine, getattr(options, "seconds", 0.0))
 
 
@@ -72,7 +73,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
 
 def aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
-    runs, wall = found(options)
+    runs, wall = found(options, together=True)
     scores = study(runs, random_returns(options.random), wall, options.leave_out)
     tell(scores)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.results import aggregates
 from esac_mpi.analysis.results.aggregates import Estimate, Tasks, estimate
 from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
@@ -23,7 +23,7 @@ NOTE = (
     " and 1 the best evaluation that any run of any variant made by then. A run's return is its last evaluation's by then, of the"
     " better of theta_es and the learner where it has both, which favours it a little. IQM: mean of the middle half of all runs"
     " of all tasks. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each task"
-    " (Agarwal et al. 2021, arXiv:2108.13264)."
+    " (Agarwal et al. 2021, arXiv:2108.13264); few seeds make them too narrow (docs/analysis.md)."
 )
 
 
@@ -34,21 +34,22 @@ def when(wall: Wall) -> str:
 
 
 def champion_of(study: Study, name: str) -> str:
-    """Return the label of a variant by its name in any case. Raises Unusable."""
+    """Return the label of a variant by its name in any case, "" where it is not there, which is told."""
     for label in study.variants:
         if label.lower() == name.lower():
             return label
-    raise Unusable(f"--of '{name}': no such variant; there are {'; '.join(study.variants)}")
+    note(f"--of '{name}': no such variant, so that none is compared with the others; there are {'; '.join(study.variants)}")
+    return ""
 
 
 def document(study: Study, name: str, wall: Wall) -> str:
-    """Return all tables; name: the variant that is compared with each other one. Raises Unusable."""
+    """Return all tables; name: the variant that is compared with each other one."""
     champion = champion_of(study, name)
     text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
-    if len(study.variants) > 1:
+    if champion and len(study.variants) > 1:
         text += ["", *against(study, champion)]
     text += ["", *by_task(study)]
-    if found := verdicts(study, champion):
+    if found := verdicts(study, champion) if champion else []:
         text += ["", f"### {champion} and its halves", "", counted(found, champion), ""]
         text += markdown(
             [["task", "better half", f"{champion} to it", "behind by more than 0.1", "ahead of both"], *map(row, found)]

@@ -1,57 +1,59 @@
 """The aggregate of an experiment as a picture: each variant's interquartile mean, and beside it its scores task by task."""
 
-from typing import Any
-
 import numpy as np
 
-from esac_mpi.analysis.figures import Axes, Figure, headline, looks, plt
+from esac_mpi.analysis.figures import Axes, Figure, Look, cells, headline, looks, plt
 from esac_mpi.analysis.results.aggregate_page import champion_of, when
-from esac_mpi.analysis.results.aggregates import estimate, iqm
+from esac_mpi.analysis.results.aggregates import Estimate, estimate, iqm
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall
 
 LEAST = -0.25  # score at which a panel of a task ends; what is below is an arrow there
-COLUMNS = 3  # of panels of tasks
 SPREAD = 0.5  # of a variant's line, over which its seeds lie
+LINE, LETTER = 0.17, 0.075  # height of a variant's line in a panel of a task, width of a letter of its name [inches]
 
 
 def figure(study: Study, name: str, wall: Wall) -> Figure:
-    """Return the figure; name: the variant that is written in bold. Raises Unusable."""
+    """Return the figure; name: the variant that is written in bold."""
     champion = champion_of(study, name)
     found = {label: estimate(study.scores(label), iqm) for label in study.variants}
     order = sorted(study.variants, key=lambda label: -found[label].value)
     look = looks(study.variants)
-    rows, columns = -(-len(study.tasks) // COLUMNS), min(COLUMNS, len(study.tasks))
-    lines = 0.2 * len(order)  # height of a panel of a task [inches]
-    size = (5.4 + 2.2 * columns, max(2.6, 0.8 + rows * (lines + 0.7)))
-    drawing = plt.figure(figsize=size, layout="constrained")
-    halves: Any = drawing.subfigures(1, 2, width_ratios=[4.0, 1.4 + 2.2 * columns])
-    left, right = halves
-    whole, panels = left.subplots(), right.subplots(rows, columns, squeeze=False).ravel()
-    for place, label in enumerate(order):
-        value, low, high = found[label]
-        colour = look[label][0]
-        if np.isfinite(low):
-            whole.barh(place, high - low, left=low, height=0.55, color=colour, alpha=0.55, lw=0)
-        whole.plot([value, value], [place - 0.275, place + 0.275], color="black", lw=2, solid_capstyle="butt")
-    named(whole, order, champion)
-    whole.set_xlim(left=min(0.0, whole.get_xlim()[0]))
-    many = f"{len(study.whole)} task{'s' * (len(study.whole) > 1)}"
-    whole.set(title=f"All together ({many})", xlabel="interquartile mean, 95 % interval")
-    for number, task in enumerate(study.tasks):
-        panel = panels[number]
-        draw_task(panel, task, order, [look[label][0] for label in order])
-        named(panel, order if number % columns == 0 else [""] * len(order), champion)
-        if number + columns >= len(study.tasks):
-            panel.set_xlabel("score")
+    rows, columns = cells(1, len(study.tasks))
+    widths = [3.2 + LETTER * max(map(len, order)), 2.1 * columns + LETTER * max(map(len, order))]  # [inches]
+    height = max(2.8, 1.0 + rows * (0.55 + LINE * len(order)))
+    drawing = plt.figure(figsize=(sum(widths), height), layout="constrained")
+    left, right = drawing.subfigures(1, 2, squeeze=False, width_ratios=widths)[0]
+    draw_whole(left.subplots(), found, order, champion, look)
+    panels = right.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
+    for panel, task in zip(panels, study.tasks, strict=False):
+        draw_task(panel, task, order, champion, look)
     for panel in panels[len(study.tasks) :]:
-        panel.set_visible(False)
+        panel.set_axis_off()
+    for panel in panels[max(0, len(study.tasks) - columns) : len(study.tasks)]:
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("score")
+    many = f"{len(study.whole)} task{'s' * (len(study.whole) > 1)}"
+    left.axes[0].set(title=f"{many} together", xlabel="IQM of the scores and its 95 % interval")
     said = f"Returns {when(wall)}; 0: random actions, 1: the best that any run reached by then. Dots: seeds, lines: their means"
-    headline(drawing, said)
+    low = any((task.normalised(label) < LEAST).any() for task in study.tasks for label in order)
+    headline(drawing, f"{said}; arrows: below {LEAST}" if low else said)
     return drawing
 
 
-def named(axes: Axes, labels: list[str], champion: str) -> None:
+def draw_whole(axes: Axes, found: dict[str, Estimate], order: list[str], champion: str, look: Look) -> None:
+    """Draw the interquartile mean and interval of each variant."""
+    for place, label in enumerate(order):
+        value, low, high = found[label]
+        if np.isfinite(low):
+            axes.barh(place, high - low, left=low, height=0.5, color=look[label][0], alpha=0.5, lw=0)
+        axes.plot([value, value], [place - 0.25, place + 0.25], color=look[label][0], lw=2.5, solid_capstyle="butt")
+    axes.use_sticky_edges = False  # room beside the bars
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+    name_lines(axes, order, champion)
+
+
+def name_lines(axes: Axes, labels: list[str], champion: str) -> None:
     """Write the variants beside their lines, from top to bottom, and give all panels the same lines."""
     axes.set_yticks(range(len(labels)), labels, fontsize="small")
     for text in axes.get_yticklabels():
@@ -61,18 +63,19 @@ def named(axes: Axes, labels: list[str], champion: str) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw_task(axes: Axes, task: Task, order: list[str], colours: list[str]) -> None:
+def draw_task(axes: Axes, task: Task, order: list[str], champion: str, look: Look) -> None:
     """Draw the scores of a task's runs."""
-    for place, (label, colour) in enumerate(zip(order, colours, strict=True)):
+    for place, label in enumerate(order):
         if not len(scores := task.normalised(label)):
             continue
         heights = place + np.linspace(-SPREAD / 2, SPREAD / 2, len(scores)) if len(scores) > 1 else np.array([place])
         seen = scores >= LEAST
-        axes.plot(scores[seen], heights[seen], "o", ms=3.5, mew=0, color=colour, alpha=0.6)
-        if not seen.all():
-            axes.plot(np.full((~seen).sum(), LEAST), heights[~seen], "<", ms=4, mew=0, color=colour, alpha=0.8, clip_on=False)
-        middle = max(float(scores.mean()), LEAST)
-        axes.plot([middle] * 2, [place - 0.38, place + 0.38], color=colour, lw=2, solid_capstyle="butt")
+        own = look[label][0]
+        axes.plot(scores[seen], heights[seen], "o", ms=3.5, mew=0, color=own, alpha=0.5)
+        axes.plot(np.full((~seen).sum(), LEAST + 0.03), heights[~seen], "<", ms=4, mew=0, color=own, alpha=0.8)
+        if (middle := scores.mean()) >= LEAST:
+            axes.plot([middle, middle], [place - 0.4, place + 0.4], color=own, lw=2, solid_capstyle="butt")
+    name_lines(axes, order, champion)
     axes.set_xlim(LEAST, 1.06)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.set_title(task.title.rpartition("/")[2] + ("\n(not in the aggregate)" if task.why_not else ""), fontsize="small")
+    axes.set_title(task.title.rpartition("/")[2] + "\n(not in the aggregate)" * bool(task.why_not), fontsize="small")

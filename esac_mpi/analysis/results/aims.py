@@ -68,6 +68,7 @@ def counted(found: list[Verdict], champion: str) -> str:
         return f"{len(cells) - cells.count(NO)} ({cells.count(YES)} with the whole interval)"
 
     return (
-        f"Of {len(whole)} tasks of the aggregate, {champion} is behind its better half by more than a tenth of the range on"
-        f" {many([verdict.behind for verdict in whole])}, and ahead of both on {many([verdict.ahead for verdict in whole])}."
+        f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind its better half by more than a"
+        f" tenth of the range on {many([verdict.behind for verdict in whole])}, and ahead of both on"
+        f" {many([verdict.ahead for verdict in whole])}."
     )

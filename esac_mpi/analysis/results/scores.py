@@ -6,13 +6,16 @@ and variants left out too. It is a noisy maximum: runs that are all at a task's 
 A run that goes on and has not come to the limit has no score yet. One that is done and ended before it is scored as it ended.
 """
 
+import dataclasses
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable, damaged, note, some
+from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached, values
 
 FIELD, AXIS = "better", "wall_seconds"
@@ -28,6 +31,19 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
         raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py random TASK measures and writes it") from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise damaged(f"{path}: expected a table with a mean for each task: {error}") from error
+
+
+def by_task(rows: Iterable[Row]) -> list[Row]:
+    """Return rows of several experiments and budgets as those of one. Raises Unusable where a run is in two of them."""
+    whence: dict[object, tuple[str, str]] = {}
+    found = []
+    for row in rows:
+        one = dataclasses.replace(row, experiment="", budget="")
+        if whence.setdefault(one.run, row.run[:2]) != row.run[:2]:
+            name = f"{', '.join(filter(None, row.run[2:5]))}, seed {row.seed}"
+            raise Unusable(f"{name}: in two experiments or budgets, which cannot be aggregated; leave one of the files out")
+        found.append(one)
+    return found
 
 
 @dataclass(frozen=True)
