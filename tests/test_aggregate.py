@@ -212,6 +212,7 @@ def test_the_page():
     text = aggregate_page.document(scored(ROWS), "esac", Wall(None, 6.0)).splitlines()
     assert text[0].startswith("Normalised returns at 6 s of wall time, as measured. ")
     assert text[2] == "Tasks: 2; runs of a variant on a task: 1 to 2."
+    assert "Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than 2." in text
     tables = [line for line in text if line.startswith("| ") and "---" not in line]
     assert tables == [
         "| variant | runs | IQM | median of the tasks' means | mean |",

@@ -109,7 +109,9 @@ def against(study: Study, champion: str) -> Iterator[str]:
 def by_task(study: Study) -> Iterator[str]:
     """Yield every variant's mean score on every task."""
     yield from ("### Task by task", "")
-    yield f"Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than {study.seeds}."
+    counts = {len(returns) for task in study.tasks for returns in task.returns.values() if len(returns)}
+    fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(counts) > 1 else ""
+    yield f"Mean score over seeds, in round brackets the mean return{fewer}."
     yield ""
     rows = [["task", "random", "best", *study.variants]]
     for task in study.tasks:
