@@ -10,6 +10,7 @@ from esac_mpi.policy import Layout, Normaliser, Policy
 
 Row = dict[str, Any]  # columns of a generation, by name
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
+MEMBERS = 1000  # ERL's members: this and their number
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) ->
     reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
     theta = layout.initial(config.seed, THETA_SAC)
     try:
-        return learners.make(learning.learner, config, layout, theta, reserve, envs.is_discrete(env))
+        return learners.make(learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env))
     except MemoryError as error:
         if not capacity.table(config):
             raise

@@ -14,7 +14,7 @@ from esac_mpi.config import Config, Evolution
 class Learning:
     """The gradient learner of an algorithm."""
 
-    learner: str  # a file of learners/
+    learner: Callable[[Config], str]  # a file of learners/
     ranks: Callable[[int], bool]  # rank -> whether it has one
     reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions that a phase may add while the learner is held
     added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay

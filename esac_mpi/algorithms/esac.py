@@ -42,7 +42,7 @@ from esac_mpi.rollout import Board
 
 DECLARES = Declaration(
     learning=Learning(
-        learner="sac",
+        learner=lambda config: "sac",
         ranks=at_root,
         reserve=esac_phase.reserve,
         added=esac_phase.added,

@@ -1,4 +1,4 @@
-"""Table of the ERL family: a population of actors that evolve by a genetic algorithm, and a learner that shares its experience."""
+"""Table of the ERL family: actors that evolve by a genetic algorithm, and a learner that shares their experience."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -142,7 +142,7 @@ class ERL(Table):
         """Yield a message for every rule that the table breaks."""
         yield from replay_too_small(table, self.batch_size, self.replay_capacity)
         if len(self.critic_hidden) != 2:
-            yield f"{table}.critic_hidden = {list(self.critic_hidden)}: must be two numbers, of its first layers and of its second"
+            yield f"{table}.critic_hidden = {list(self.critic_hidden)}: must be two numbers, of first and second layers"
         if self.super_probability + self.reset_probability > 1:
             yield f"{table}.super_probability and reset_probability add up to more than 1"
 
