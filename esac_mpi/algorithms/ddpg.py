@@ -23,6 +23,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"ddpg": "the DDPG actor"},
     fitness="ddpg_episodic_return",
+    gradients=never,
     output=None,
 )
 

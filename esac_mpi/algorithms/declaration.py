@@ -35,6 +35,7 @@ class Declaration:
     work: Literal["members", "episodes"]  # what the rows of its board are
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
     fitness: str  # the column of its rows that is shown as fitness
+    gradients: Callable[[Config], bool]  # whether every rank takes gradients, and so loads torch: Params.operators
     output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says
 
 

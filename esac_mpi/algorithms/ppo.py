@@ -32,6 +32,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"ppo": "the PPO actor"},
     fitness="ppo_episodic_return",
+    gradients=never,
     output="clip",  # its mean is not squashed, its actions are cut off
 )
 

@@ -32,6 +32,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"sac": "the SAC mean"},
     fitness="sac_episodic_return",
+    gradients=never,
     output=None,
 )
 

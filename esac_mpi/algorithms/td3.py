@@ -39,6 +39,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"td3": "the TD3 actor"},
     fitness="td3_episodic_return",
+    gradients=never,
     output=None,
 )
 
