@@ -40,8 +40,8 @@ class Extended:
         for before, added in WHOLE.items():
             assert before in text
             text = text.replace(before, before + added)
-        assert '"ppo")' in text
-        whole.write_text(text.replace('"ppo")', '"ppo", "random_search")'))  # 3
+        assert '"pderl")' in text
+        whole.write_text(text.replace('"pderl")', '"pderl", "random_search")'))  # 3
         (path / "settings.toml").write_text(SETTINGS)
         self.environment = {**os.environ, "PYTHONPATH": str(path)}
 

@@ -13,11 +13,9 @@ Where this differs from the papers, or from their public code (whose ways are `e
   the other into the population that it draws parents from.
 - An elite's copy has the elite's fitness as a parent, and no member is paired with itself. The learner's actor replaces the
   worst of those that were kept: neither an elite's copy nor a child.
-- Memories have observations and actions, which are all that the operators read; those of a transition's age decide which are
-  newest.
-- A proximal mutation of a child looks at the memory that the child has. Layer normalisation is torch's (policy.layer_norm);
-  actors and critic begin with a last layer of a tenth (public code).
-
+- Memories have observations and actions, which are all that the operators read, and the age of each, by which some are newest.
+- A proximal mutation of a child looks at the memory that the child has.
+- Layer normalisation is torch's (policy.layer_norm); actors and critic begin with a last layer of a tenth, as in the code.
 """
 
 from dataclasses import replace

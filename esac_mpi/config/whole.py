@@ -11,7 +11,7 @@ from esac_mpi.config.ppo import PPO
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
 from esac_mpi.config.table import Table
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", *FORMS)
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl")
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
 
 
