@@ -123,3 +123,21 @@ class Learner(Protocol):
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Take over what `arrays` returned."""
+
+
+class Operators(Protocol):
+    """Genetic operators that take gradients, for any rank."""
+
+    critic_size: int  # numbers of what `distilled` takes for a critic
+
+    def distilled(
+        self, parents: tuple[np.ndarray, np.ndarray], start: np.ndarray, states: np.ndarray, critic: np.ndarray,
+        random: np.random.Generator,
+    ) -> np.ndarray:  # fmt: skip
+        """Return a child, float32 [d], that begins as `start` and imitates two parents [d] in states [n, o].
+
+        critic: float32 [critic_size], of which the learner has the numbers.
+        """
+
+    def proximal(self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""

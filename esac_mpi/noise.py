@@ -22,7 +22,7 @@ class Purpose(IntEnum):
     MUTATION = 2  # epsilon; member = slot
     EPISODE = 3  # start state and environment generator; member = slot or member, block = episode
     GATE = 4  # mu of Algorithm 1, line 12
-    CROSSOVER = 5  # member = child
+    CROSSOVER = 5  # member = child, or the pair of children of ERL's
     EVALUATION = 6  # block = episode
     LEARNER = 7  # exploration, replay sampling and reparameterisation noise of a phase
     LEARNER_EPISODE = 8  # block = episode of the phase
@@ -32,6 +32,10 @@ class Purpose(IntEnum):
     WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
     TRIAL = 13  # start state of an episode of policies on trial; block = episode
     REPLAYED = 14  # members whose episodes a phase plays again (esac.replayed = sample)
+    SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population
+    GENETIC = 16  # ERL's mutation of a member; member = slot
+    DISTILLATION = 17  # member = slot of the child
+    DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
 
 
 def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from esac_mpi.config import Config
+from esac_mpi.contracts import Operators
 from esac_mpi.envs import Env
 from esac_mpi.epsilon import Epsilon
 from esac_mpi.policy import Layout, Normaliser, Policy
 
 Row = dict[str, Any]  # columns of a generation, by name
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
+MEMBERS = 1000  # ERL's members: this and their number
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Params:
     layout: Layout
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
+    operators: Operators | None = None  # what makes offspring by gradients, where an algorithm does so
     learner_env: Env | None = None  # where phases play that run beside the evaluation or carry on after it, on ranks that learn
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
+from esac_mpi import affinity, capacity, contracts, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
@@ -51,7 +51,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
     own_env = together(world, lambda: learner_env(config, world), task_errors)
-    params = Params(config, layout, env.horizon, noise, own_env)
+    operators = together(world, lambda: make_operators(config, layout), {})
+    params = Params(config, layout, env.horizon, noise, operators, own_env)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
     learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
@@ -151,6 +152,12 @@ def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsil
     return epsilon.make(declared and declared(config), config.seed, layout, world)
 
 
+def make_operators(config: Config, layout: Layout) -> contracts.Operators | None:
+    """Return the genetic operators that take gradients, where the algorithm has such."""
+    gradients = ALGORITHMS[config.algorithm].DECLARES.gradients(config)
+    return learners.load("operators").GeneticOperators(config, layout) if gradients else None
+
+
 def learning_here(config: Config, world: World) -> Learning | None:
     """Return what the algorithm declares of its learner, on the ranks that have one."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
@@ -168,7 +175,7 @@ def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) ->
     reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
     theta = layout.initial(config.seed, THETA_SAC)
     try:
-        return learners.make(learning.learner, config, layout, theta, reserve, envs.is_discrete(env))
+        return learners.make(learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env))
     except MemoryError as error:
         if not capacity.table(config):
             raise

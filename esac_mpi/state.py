@@ -2,7 +2,8 @@
 
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
 `metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
-the bit, by the machine and the task that found it.
+the bit, by the machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a
+checkpoint.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -16,7 +17,7 @@ from esac_mpi.contracts import World
 def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """Return every field of a state as an array, by dotted name."""
     found: dict[str, np.ndarray] = {}
-    for f in fields(state):
+    for f in kept(state):
         value = getattr(state, f.name)
         found.update(arrays(value, f"{prefix}{f.name}.") if is_dataclass(value) else {prefix + f.name: np.asarray(value)})
     return found
@@ -28,7 +29,7 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
     What an older version's file lacks stays as it was at the start: fields with a default or marked "later", and what is empty.
     Raises KeyError where another one is not there.
     """
-    for f in fields(state):
+    for f in kept(state):
         value = getattr(state, f.name)
         if is_dataclass(value):
             load(value, saved, f"{prefix}{f.name}.")
@@ -39,6 +40,11 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
         else:
             entry = saved[prefix + f.name]
             setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
+
+
+def kept(state: Any) -> list[Field]:
+    """Return the fields of a state that go on from generation to generation."""
+    return [f for f in fields(state) if not f.metadata.get("scratch")]
 
 
 def may_lack(f: Field) -> bool:
@@ -55,7 +61,7 @@ def compare_no_more(state: Any) -> None:
 
 def share(state: Any, world: World) -> None:
     """Give every rank rank 0's state."""
-    for f in fields(state):
+    for f in kept(state):
         if f.metadata.get("shared"):
             world.broadcast_shared(getattr(state, f.name))
         else:

@@ -58,6 +58,18 @@ def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
     return content[: int(packed[0]) * width].reshape(-1, width)
 
 
+def doubles(values: np.ndarray) -> np.ndarray:
+    """Return float32 [n] as numbers that travel between ranks, float64 [ceil(n / 2)]."""
+    content = np.zeros(values.size + values.size % 2, np.float32)
+    content[: values.size] = values
+    return content.view(np.float64)
+
+
+def floats(doubles: np.ndarray, n: int) -> np.ndarray:
+    """Return what was made `doubles`, in rows [..., ceil(n / 2)], as float32 [..., n]."""
+    return np.ascontiguousarray(doubles).view(np.float32)[..., :n]
+
+
 class Recorder:
     """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
 

@@ -230,4 +230,4 @@ def test_its_table_is_the_librarys_defaults():
         "steps_per_generation": "n_steps", "batch_size": "batch_size", "epochs": "n_epochs",
     }  # fmt: skip
     assert {name: getattr(Config().ppo, name) for name in names} == {name: theirs[other] for name, other in names.items()}
-    assert [*algorithm.DECLARES.policies] == [algorithm.DECLARES.learning.learner] == ["ppo"]
+    assert [*algorithm.DECLARES.policies] == [algorithm.DECLARES.learning.learner(Config())] == ["ppo"]

@@ -1,4 +1,4 @@
-"""The algorithms, by name: the files here that config.ALGORITHMS names.
+"""The algorithms, by name: the files here that config.ALGORITHMS names, or whose forms these are.
 
 A module has five names: DECLARES, State, init(), board(), generation().
 """
@@ -8,4 +8,6 @@ from types import ModuleType
 
 from esac_mpi import config
 
-ALGORITHMS: dict[str, ModuleType] = {name: import_module(f"esac_mpi.algorithms.{name}") for name in config.ALGORITHMS}
+ALGORITHMS: dict[str, ModuleType] = {
+    name: import_module(f"esac_mpi.algorithms.{config.table_of(name)}") for name in config.ALGORITHMS
+}

@@ -17,12 +17,13 @@ from esac_mpi.params import THETA_SAC, Params
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 
 DECLARES = Declaration(
-    learning=Learning(learner="ddpg", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
+    learning=Learning(learner=lambda config: "ddpg", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
     discrete=True,
     evolution=None,
     work="episodes",
     policies={"ddpg": "the DDPG actor"},
     fitness="ddpg_episodic_return",
+    gradients=never,
     output=None,
 )
 

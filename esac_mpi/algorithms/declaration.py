@@ -14,7 +14,7 @@ from esac_mpi.config import Config, Evolution
 class Learning:
     """The gradient learner of an algorithm."""
 
-    learner: str  # a file of learners/
+    learner: Callable[[Config], str]  # a file of learners/
     ranks: Callable[[int], bool]  # rank -> whether it has one
     reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions that a phase may add while the learner is held
     added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
@@ -35,6 +35,7 @@ class Declaration:
     work: Literal["members", "episodes"]  # what the rows of its board are
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
     fitness: str  # the column of its rows that is shown as fitness
+    gradients: Callable[[Config], bool]  # whether every rank takes gradients, and so loads torch: Params.operators
     output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says
 
 

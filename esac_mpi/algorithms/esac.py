@@ -30,7 +30,7 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi import evolution, learning, noise, population
 from esac_mpi.algorithms import esac_phase, sac
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never
 from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY, State, new_population, slot_sigmas
 from esac_mpi.algorithms.esac_update import gradient_terms, update
 from esac_mpi.contracts import Memory, World
@@ -42,7 +42,7 @@ from esac_mpi.rollout import Board
 
 DECLARES = Declaration(
     learning=Learning(
-        learner="sac",
+        learner=lambda config: "sac",
         ranks=at_root,
         reserve=esac_phase.reserve,
         added=esac_phase.added,
@@ -54,6 +54,7 @@ DECLARES = Declaration(
     work="members",
     policies={"theta_es": "theta_es", "sac": "the SAC mean"},
     fitness="fitness",
+    gradients=never,
     output=None,
 )
 

@@ -20,7 +20,7 @@ from esac_mpi.rollout import Board
 
 DECLARES = Declaration(
     learning=Learning(
-        learner="ppo",
+        learner=lambda config: "ppo",
         ranks=at_root,
         reserve=lambda config, _: 0,  # it has no replay
         added=lambda config, _: 0,
@@ -32,6 +32,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"ppo": "the PPO actor"},
     fitness="ppo_episodic_return",
+    gradients=never,
     output="clip",  # its mean is not squashed, its actions are cut off
 )
 

@@ -20,7 +20,7 @@ from esac_mpi.rollout import Board
 
 DECLARES = Declaration(
     learning=Learning(
-        learner="sac",
+        learner=lambda config: "sac",
         ranks=at_root,
         reserve=lambda config, _: config.sac.steps_per_generation,
         added=lambda config, _: added_by_phases(config, config.sac.steps_per_generation),
@@ -32,6 +32,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"sac": "the SAC mean"},
     fitness="sac_episodic_return",
+    gradients=never,
     output=None,
 )
 

@@ -33,12 +33,13 @@ def added(config: Config, horizon: int) -> float:
 
 
 DECLARES = Declaration(
-    learning=Learning(learner="td3", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
+    learning=Learning(learner=lambda config: "td3", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
     discrete=False,
     evolution=None,
     work="episodes",
     policies={"td3": "the TD3 actor"},
     fitness="td3_episodic_return",
+    gradients=never,
     output=None,
 )
 

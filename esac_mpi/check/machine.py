@@ -66,9 +66,9 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
         remedy = f"learner.device = {wanted}, but rank 0 sees {len(gpus)} GPU(s): ask the scheduler for one, or use cpu"
     threads = f"learner.threads = {config.learner.threads}"
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0, which sees {', '.join(gpus) or 'no GPU'}; {threads}"
-    if learning.learner in learners.EXTRAS:
+    if learning.learner(config) in learners.EXTRAS:
         try:
-            learners.load(learning.learner)
+            learners.load(learning.learner(config))
         except learners.NotInstalled as error:
             remedy = "; ".join(filter(None, (remedy, str(error))))
     complaints = affinity.complaints([], [cores], config.learner.threads)

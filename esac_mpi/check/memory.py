@@ -43,7 +43,7 @@ def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
     layout, counter = make_layout(config, env), Counter(ranks)
     noise = set_up.make_epsilon(config, layout, counter)
-    set_up.make_state(Params(config, layout, env.horizon, noise), counter)
+    set_up.make_state(Params(config, layout, env.horizon, noise, set_up.make_operators(config, layout)), counter)
     return counter.bytes + 2**20
 
 

@@ -11,17 +11,18 @@ from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
 from esac_mpi.config.files import UNSAVED, from_table, read_toml, to_toml
+from esac_mpi.config.genetic import ERL
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.readings import READINGS
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
 from esac_mpi.config.sources import resolved
-from esac_mpi.config.whole import ALGORITHMS, Config
+from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
-    "ALGORITHMS", "DDPG", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget",
+    "ALGORITHMS", "DDPG", "ERL", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget",
     "Checkpoint", "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task",
     "as_words", "check", "child_slots", "differences", "flatten", "from_table", "hint", "load", "marks", "members",
-    "read_toml", "resolved", "slots", "to_toml", "updated", "winners",
+    "read_toml", "resolved", "slots", "table_of", "to_toml", "updated", "winners",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from esac_mpi.config.names import known
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
 from esac_mpi.config.sources import resolved, set_in_vain
-from esac_mpi.config.whole import Config
+from esac_mpi.config.whole import Config, table_of
 
 
 def as_words(value: Any) -> list[str]:
@@ -59,7 +59,7 @@ def _refuse_unread(config: Config, named: Iterable[str]) -> None:
     """Raise ConfigError where the command line sets what this run does not read."""
     told = []
     for name, why in unread(config, named).items():
-        own = f"{config.algorithm}.{name.rpartition('.')[2]}"
+        own = f"{table_of(config.algorithm)}.{name.rpartition('.')[2]}"
         told.append(f"--{name}: {why}" + (f"; did you mean --{own}?" if own in NAMES and own != name else ""))
     if told:
         raise ConfigError(f"command line: {'; '.join(told)}")

@@ -1,4 +1,4 @@
-"""Readings of the paper: what `esac.reading` sets.
+"""Readings of the papers: what `esac.reading` and `erl.reading` set, and what the forms of ERL set by their names.
 
 "paper" departs from the defaults only where the paper says something else in words or in Algorithm 1; "repo" makes the public
 code's choices and keeps its dead operators dead, but not its crashes.
@@ -7,6 +7,7 @@ code's choices and keeps its dead operators dead, but not its crashes.
 from typing import Any
 
 from esac_mpi.config.evolution import ESAC
+from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads
 from esac_mpi.config.whole import Config
 
@@ -37,7 +38,24 @@ READINGS: dict[str, dict[str, Any]] = {
 }
 
 
+ERL_READINGS: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "repo": {
+        "erl.elite_fitness": "stale",
+        "erl.parent_actions": "stored",
+        "erl.memory_order": "shuffled",
+        "erl.distillation_start": "worse",
+        "erl.exploration_clip": False,
+        "erl.time_limits": "termination",
+    },
+}
+ERL_ACTOR = {"policy.hidden": (128, 128), "policy.activation": "tanh", "policy.layer_norm": True}  # as the public code of ERL
+
+
 def preset(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what the reading sets, of ESAC and of its halves."""
+    """Return what an algorithm sets by its name, and what the reading of it sets, of ESAC's also for its halves."""
     algorithm = given.get("algorithm", Config.algorithm)
+    if algorithm in FORMS:
+        form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
+        return form | ERL_ACTOR | ERL_READINGS[given.get("erl.reading", ERL.reading)]
     return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from esac_mpi.config.fields import marks, shown, value_of
 from esac_mpi.config.table import OnlyWith, Reads
-from esac_mpi.config.whole import Config
+from esac_mpi.config.whole import Config, table_of
 
 COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "display")  # tables that every algorithm reads
 
@@ -22,7 +22,7 @@ def declared(algorithm: str) -> Reads:
 
 def tables(algorithm: str) -> tuple[str, ...]:
     """Return the tables that an algorithm reads beside those that all read: first its own."""
-    return (algorithm, *declared(algorithm).tables)
+    return (table_of(algorithm), *declared(algorithm).tables)
 
 
 def reads(algorithm: str, name: str) -> bool:
@@ -38,12 +38,20 @@ def conditions(name: str) -> dict[str, tuple[Any, ...]]:
     return {f"{table}.{key}": value if isinstance(value, tuple) else (value,) for key, value in others}
 
 
+def conditions_of_table(algorithm: str, name: str) -> dict[str, tuple[Any, ...]]:
+    """Return what a field of an algorithm's own table must be, as `conditions` does, for the table of a field to be read."""
+    table, chosen = name.rpartition(".")[0], declared(algorithm).tables_if
+    return {f"{table_of(algorithm)}.{chosen[table]}": (table,)} if table in chosen else {}
+
+
 def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
     """Return {name: why} of those fields that a run of `config` does not read."""
     found = {}
     for name in names:
         if not reads(config.algorithm, name):
             found[name] = f"algorithm = {config.algorithm} does not read it"
-        elif missing := [(n, values) for n, values in conditions(name).items() if value_of(config, n) not in values]:
+            continue
+        needed = conditions_of_table(config.algorithm, name) | conditions(name)
+        if missing := [(n, values) for n, values in needed.items() if value_of(config, n) not in values]:
             found[name] = f"read only with {missing[0][0]} = {' or '.join(map(shown, missing[0][1]))}"
     return found

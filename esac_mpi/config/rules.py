@@ -7,7 +7,7 @@ from esac_mpi.config.bounds import Bound
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import flatten, marks
 from esac_mpi.config.table import Table
-from esac_mpi.config.whole import Config
+from esac_mpi.config.whole import Config, table_of
 
 
 def check(config: Config) -> None:
@@ -29,7 +29,7 @@ def problems(config: Config) -> Iterator[str]:
 def _of_fields(config: Config) -> Iterator[str]:
     """Yield a message for every value that is out of the bounds of its field."""
     for name, value in flatten(config):
-        runs = name.startswith(f"{config.algorithm}.")
+        runs = name.startswith(f"{table_of(config.algorithm)}.")
         bounds = [mark for mark in marks(name) if isinstance(mark, Bound) and (runs or not mark.when_run)]
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {wrong}" for bound in bounds if (wrong := bound.problem(v)))

@@ -1,7 +1,7 @@
 """What a table of the configuration says of itself beside its fields: its rules, and what an algorithm reads."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 
@@ -35,6 +35,7 @@ class Reads:
     tables: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # single fields of other tables
     without: tuple[str, ...] = ()  # fields of its tables, or of those that all read, that it does not read
+    tables_if: Mapping[str, str] = field(default_factory=dict)  # table -> field of its own that must be this table's name
 
 
 class Table:

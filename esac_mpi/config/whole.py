@@ -5,12 +5,19 @@ from typing import Literal
 
 from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
 from esac_mpi.config.evolution import ES, ESAC
+from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
 from esac_mpi.config.table import Table
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")  # each is a table of Config and a file of algorithms/
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", *FORMS)
+FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
+
+
+def table_of(algorithm: str) -> str:
+    """Return the name of an algorithm's table in Config, which is that of its file in algorithms/ too."""
+    return FORM_OF.get(algorithm, algorithm)
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,7 @@ class Config:
     """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
 
     algorithm: Literal[ALGORITHMS] = "esac"  # type: ignore[valid-type]
-    """Which algorithm runs; its table below has the same name."""
+    """Which algorithm runs; its table below has the same name, but perl, derl and pderl are forms of [erl]."""
     seed: NonNegativeInt = 0
     """Every random number of the run is addressed by this and what it is for."""
     run_dir: str = ""
@@ -34,6 +41,7 @@ class Config:
     td3: TD3 = field(default_factory=TD3)
     ddpg: DDPG = field(default_factory=DDPG)
     ppo: PPO = field(default_factory=PPO)
+    erl: ERL = field(default_factory=ERL)
     learner: Learner = field(default_factory=Learner)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -43,4 +51,4 @@ class Config:
     @property
     def own(self) -> Table:
         """The table of the algorithm that runs."""
-        return getattr(self, self.algorithm)
+        return getattr(self, table_of(self.algorithm))

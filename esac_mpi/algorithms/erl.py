@@ -1,0 +1,140 @@
+"""ERL, and its forms PERL, DERL and PDERL: a genetic population and a gradient learner that share experience.
+
+Sources: Khadka and Tumer 2018, Evolution-Guided Policy Gradient in Reinforcement Learning (ERL); Bodnar, Day and Lio 2020,
+Proximal Distilled Evolutionary Reinforcement Learning, whose distillation crossover (its Algorithm 1) and proximal mutation
+are the switches `erl.crossover` and `erl.mutation`; the four names are their settings. All transitions of all members enter
+the learner's replay; every `sync_interval` generations the learner's actor takes a member's place.
+
+Where this differs from the papers, or from their public code (whose ways are `erl.reading = "repo"`):
+- The population, the learner's own episode, children and mutations are spread over the ranks. The learner's updates run beside
+  the making of the children: neither reads what the other writes, and children see the critic as it was before these updates,
+  as in the public code, where they are made first.
+- A generation's children are made of its members as they were evaluated, in one step. The public code writes them one after
+  the other into the population that it draws parents from.
+- An elite's copy has the elite's fitness as a parent, and no member is paired with itself. The learner's actor replaces the
+  worst of those that were kept: neither an elite's copy nor a child.
+- Memories have observations and actions, which are all that the operators read; those of a transition's age decide which are
+  newest.
+- A proximal mutation of a child looks at the memory that the child has. Layer normalisation is torch's (policy.layer_norm);
+  actors and critic begin with a last layer of a tenth (public code).
+
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import genetics, learning
+from esac_mpi.algorithms import erl_births, erl_play
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.algorithms.erl_births import Plan
+from esac_mpi.algorithms.erl_play import Played
+from esac_mpi.algorithms.erl_state import NOBODY, State, distils, init, remembers
+from esac_mpi.config import Config
+from esac_mpi.contracts import World
+from esac_mpi.envs import Env
+from esac_mpi.learning import Phase
+from esac_mpi.params import Params, Row
+from esac_mpi.rollout import Board
+
+__all__ = ["DECLARES", "State", "board", "generation", "init"]
+
+
+def reserve(config: Config, horizon: int) -> int:
+    """Return how many transitions a generation adds at most."""
+    return (config.erl.population_size * config.erl.fitness_episodes + 1) * horizon
+
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner=lambda config: "erl" if config.erl.learner == "ddpg" else config.erl.learner,
+        ranks=at_root,
+        reserve=reserve,
+        added=lambda config, horizon: added_by_phases(config, reserve(config, horizon)),
+        own_env=never,
+        beside=never,
+    ),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"champion": "the champion of the population", "learner": "the learner's actor"},
+    fitness="fitness",
+    gradients=lambda config: remembers(config.erl),
+    output="tanh",
+)
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: its episodes."""
+    return erl_play.board(params)
+
+
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+    """Make one generation; return its metrics and its timing."""
+    erl, k, clock = params.config.erl, state.generation + 1, [world.clock()]
+    played = erl_play.play(params, state, world, env, k)
+    clock.append(world.clock())
+    if remembers(erl):
+        erl_play.remember(params, state, played, world)
+    if distils(erl):
+        if world.leads:
+            state.critic[:] = learner.critic_vector()
+        world.broadcast_shared(state.critic)
+    plan: Plan = world.from_root(erl_births.decide(params, state, k, played) if world.leads else None)
+
+    learning.begin(world, learner, k, lambda: learner.take(experience(played), k), beside=True)
+    vectors, busy = erl_births.make(params, state, k, plan.births, world)
+    clock.append(world.clock())
+    phase, learning_busy, spent = learning.finish(world)
+    clock.append(world.clock())
+
+    row = describe(state, played, plan)
+    champion = state.population[genetics.order(played.fitness)[0]].copy()
+    learning.enter(own(phase, played), world, state.counters, state.theta, learner)
+    state.counters.env_steps_population += played.steps
+    state.counters.nominal_steps += played.steps + played.learner.episodic_length  # the public code's frames
+    erl_births.write(params, state, k, plan, vectors, champion, world)
+    state.noise, state.injected = played.noise, plan.inject
+    state.transitions += int(played.counts.sum())
+    state.generation = k
+    clock.append(world.clock())
+    parts = ("seconds_evaluate", "seconds_offspring", "seconds_learn", "seconds_update")
+    seconds = dict(zip(parts, np.diff(clock), strict=True))
+    timing = {**played.timing, "busy_seconds": played.timing["busy_seconds"] + busy + learning_busy}
+    return {**row, **metrics(phase, played)}, {**timing, **seconds, **spent}
+
+
+def experience(played: Played) -> list[tuple[np.ndarray, float, int]]:
+    """Return transitions, return and steps of every episode, the population's first, as a learner takes them over."""
+    return [(played.rows(i).copy(), *episode) for i, episode in enumerate(played.episodes)]
+
+
+def own(phase: Phase, played: Played) -> Phase:
+    """Return a phase whose steps are those of the learner's own episode; its updates are made for all."""
+    return replace(phase, env_steps=played.learner.episodic_length)
+
+
+def describe(state: State, played: Played, plan: Plan) -> Row:
+    """Return a row's columns about the population as it was evaluated, and who takes its members' places."""
+    births = plan.births
+    fate = genetics.fate(plan.selection, state.injected) if state.injected != NOBODY else NOBODY
+    return {
+        "fitness": played.fitness,
+        "length": played.length,
+        "slot_kind": births.kind,
+        "first_parent": births.first,
+        "second_parent": births.second,
+        "mutated": births.mutated.astype(np.int64),
+        "injected": plan.inject,
+        "learner_fate": int(fate),
+    }
+
+
+def metrics(phase: Phase, played: Played) -> Row:
+    """Return a row's columns about the learner."""
+    return {
+        "learner_episodic_return": played.learner.episodic_return,
+        "learner_critic_loss": phase.critic_loss,
+        "learner_mean_q": phase.mean_q,
+    }

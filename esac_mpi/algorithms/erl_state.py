@@ -1,0 +1,88 @@
+"""ERL's state: the population, the learner's actor, and what each of them remembers."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from esac_mpi import genetics
+from esac_mpi.config import ERL
+from esac_mpi.contracts import Memory
+from esac_mpi.counters import Best, Counters
+from esac_mpi.params import MEMBERS, THETA_SAC, Params
+from esac_mpi.rollout import Board
+from esac_mpi.transitions import doubles
+
+NOBODY = -1  # slot of a learner's actor that is in no slot
+
+
+@dataclass
+class State:
+    """All that changes, beside the learner on rank 0: equal on every rank or shared by the node."""
+
+    population: np.ndarray = field(metadata={"shared": True})  # float32 [k, d]
+    theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the learner's actor
+    champion: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best member of the last evaluation
+    memories: np.ndarray = field(
+        metadata={"shared": True}
+    )  # float32 [owners, kappa, o + a], oldest first: members', the learner's
+    ages: np.ndarray = field(
+        metadata={"shared": True}
+    )  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
+    noise: np.ndarray  # float64 [a] the Ornstein-Uhlenbeck process
+    next_memories: np.ndarray = field(metadata={"shared": True, "scratch": True})  # as memories: with the generation's episodes
+    next_ages: np.ndarray = field(metadata={"shared": True, "scratch": True})
+    critic: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [critic_size] the learner's
+    transitions: int = 0  # ever made by members and learner
+    injected: int = NOBODY  # slot in which the learner's actor waits for the next selection
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+    normaliser = None  # observations are plain
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"champion": self.champion, "learner": self.theta}
+
+
+def init(params: Params, world: Memory) -> State:
+    """Return the state before the first generation; member 0 is its champion."""
+    erl, layout, seed = params.config.erl, params.layout, params.config.seed
+    k = erl.population_size
+    population = np.stack([genetics.initial(layout, seed, MEMBERS + member) for member in range(k)])
+    o, *_, a = layout.sizes
+    owners = (k + 1) * remembers(erl)
+    world.reserve(*births_board(params)[:2])
+    shapes = (owners, erl.memory_size, o + a), (owners, erl.memory_size)
+    no_ages = np.full(shapes[1], -1, np.int64)
+    return State(
+        population=world.share(population),
+        theta=world.share(genetics.initial(layout, seed, THETA_SAC)),
+        champion=world.share(population[0]),
+        memories=world.shared(shapes[0]),
+        ages=world.share(no_ages),
+        noise=np.zeros(a),
+        next_memories=world.shared(shapes[0]),
+        next_ages=world.share(no_ages),
+        critic=world.shared((params.operators.critic_size if params.operators and distils(erl) else 0,)),
+    )
+
+
+def remembers(erl: ERL) -> bool:
+    """Return whether there are memories: where an operator looks at them."""
+    return distils(erl) or erl.mutation == "proximal"
+
+
+def distils(erl: ERL) -> bool:
+    """Return whether children imitate their parents."""
+    return erl.crossover == "distillation"
+
+
+def learners_own(erl: ERL) -> int:
+    """Return the place of the learner's memory."""
+    return erl.population_size
+
+
+def births_board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of what is born: a vector of parameters for each slot, on every node."""
+    return Board(params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size)
