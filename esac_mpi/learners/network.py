@@ -22,8 +22,21 @@ from esac_mpi.policy import Layer, Layout
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
 RELU_BACKWARD = torch.ops.aten.threshold_backward.grad_input
 TANH_BACKWARD = torch.ops.aten.tanh_backward.grad_input
+ELU_BACKWARD = torch.ops.aten.elu_backward.grad_input
 LAYER_NORM = torch.ops.aten.native_layer_norm.out
 LAYER_NORM_BACKWARD = torch.ops.aten.native_layer_norm_backward.out
+
+
+def elu_backward(delta: Tensor, output: Tensor, grad_input: Tensor) -> None:
+    """Put the gradient by what ELU was given into `grad_input`, given that by its output and the output."""
+    ELU_BACKWARD(delta, 1, 1, 1, True, output, grad_input=grad_input)
+
+
+ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {  # in place, and back through it by its output
+    "relu": (torch.relu_, partial(RELU_BACKWARD, threshold=0)),
+    "tanh": (torch.tanh_, TANH_BACKWARD),
+    "elu": (torch.ops.aten.elu_, elu_backward),
+}
 
 
 class Operations(list[Callable[[], Any]]):
@@ -56,17 +69,18 @@ class Network:
         activation: str,
         device: torch.device,
         products: torch.dtype = torch.float32,
+        memory: tuple[Tensor, Tensor] | None = None,  # where `values` and `gradient` lie; None: where there is room
     ) -> None:
         self.layout = layout
         self.members = len(members)
         self.products = products
-        self.activate_ = torch.relu_ if activation == "relu" else torch.tanh_
-        self.deactivate = partial(RELU_BACKWARD, threshold=0) if activation == "relu" else TANH_BACKWARD
+        self.activate_, self.deactivate = ACTIVATIONS[activation]
         self.affine: Callable[..., Tensor] = torch.addmm if self.members == 1 else torch.baddbmm
         self.product: Callable[..., Tensor] = torch.mm if self.members == 1 else torch.bmm
         tensors = zip(*(layout.views(theta) for theta in members), strict=True)  # each one's, of all members
-        self.values = torch.tensor(np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device)
-        self.gradient = torch.zeros_like(self.values)
+        values = torch.tensor(np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device)
+        self.values, self.gradient = memory or (values, torch.zeros_like(values))
+        self.values.copy_(values)
         self._copied = products != torch.float32
         self._values = self.values.to(products)  # itself, or a copy
         self._gradient = self.gradient.to(products)
@@ -84,6 +98,11 @@ class Network:
         one.gradients = []
         one.members, one.affine, one.product = 1, torch.addmm, torch.mm
         return one
+
+    def vector(self, i: int) -> np.ndarray:
+        """Return a copy of the parameters of member i, float32 [d], in the order of `layout`."""
+        parts = self.values.cpu().split([self.members * (t.stop - t.start) for t in self.layout.tensors])
+        return np.concatenate([part.view(self.members, -1)[i].numpy() for part in parts])
 
     def refresh(self) -> None:
         """Make `layers` follow `values`."""
@@ -147,23 +166,23 @@ class Normalisation:
         if gradients:
             kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]]
         made = kept if kept and not self._rounded else [torch.empty_like(vector) for vector in vectors]
-        given = _cast(do, delta, torch.float32), self._sums, self._mean, self._scale
+        given = cast(do, delta, torch.float32), self._sums, self._mean, self._scale
         for d, x, mean, scale, gain, shift, out, by_gain, by_shift in _each(*given, *vectors, self._by_sums, *made):
             known = d, x, gain.shape, mean, scale, gain, shift, [True] * 3
             do.note(LAYER_NORM_BACKWARD, *known, out0=out, out1=by_gain, out2=by_shift)
         for into, float32 in zip(kept, made, strict=False):
             if into is not float32:
                 do.note(into.copy_, float32)
-        return _cast(do, self._by_sums, delta.dtype)
+        return cast(do, self._by_sums, delta.dtype)
 
 
-def _cast(do: Operations, x: Tensor, dtype: torch.dtype) -> Tensor:
+def cast(do: Operations, x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return x, or what will be a copy of it in another type."""
     if x.dtype == dtype:
         return x
-    cast = torch.empty_like(x, dtype=dtype)
-    do.note(cast.copy_, x)
-    return cast
+    copied = torch.empty_like(x, dtype=dtype)
+    do.note(copied.copy_, x)
+    return copied
 
 
 def _each(*tensors: Tensor) -> Any:
@@ -201,7 +220,7 @@ class Pass:
 
     def forward(self, do: Operations, network: Network, x: Tensor) -> Tensor:
         """Return `output`, which then holds the outputs for inputs x, float32."""
-        x = _cast(do, x, self._last.dtype)
+        x = cast(do, x, self._last.dtype)
         for layer, hidden, normal in zip(network.layers, self.hidden, self.normal, strict=False):
             do.note(network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden)
             if normal:
@@ -218,10 +237,13 @@ class Pass:
             do.note(self.output.copy_, self._last)
         return self.output
 
-    def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> None:
-        """Leave in `network.gradient` the gradient of a sum, given its gradient `delta` by the outputs for inputs x."""
+    def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> Tensor:
+        """Leave in `network.gradient` the gradient of a sum, given its gradient `delta` by the outputs for inputs x.
+
+        Return that by the first layer's sums.
+        """
         dtype = self._last.dtype
-        delta, inputs = _cast(do, delta, dtype), [_cast(do, x, dtype), *self.hidden]
+        delta, inputs = cast(do, delta, dtype), [cast(do, x, dtype), *self.hidden]
         last = len(self.hidden)
         for i in range(last, -1, -1):
             weight, bias, *_ = network.gradients[i]
@@ -235,10 +257,11 @@ class Pass:
                 delta = self._back(do, network, i, delta, network.gradients[i - 1])
         if network.products != torch.float32:
             do.note(network.collect)
+        return delta
 
     def inputs_backward(self, do: Operations, network: Network, delta: Tensor) -> Tensor:
         """Return the gradient by the first layer's sums, as `backward` has it on its way; leave the network's alone."""
-        delta = _cast(do, delta, self._last.dtype)
+        delta = cast(do, delta, self._last.dtype)
         for i in range(len(self.hidden), 0, -1):
             delta = self._back(do, network, i, delta)
         return delta
