@@ -36,7 +36,7 @@ class Start:
     discrete: bool = False  # whether the task's actions are choices
 
 
-LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "ppo": "PPO"}  # file here -> its class
+LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "ppo": "PPO"}  # file here -> its class
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
 
 

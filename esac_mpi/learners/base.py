@@ -1,10 +1,11 @@
 """What gradient learners with a replay share: their start, their phases, what a checkpoint takes of them and how that is held."""
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from esac_mpi import config as configuration
 from esac_mpi.envs import Env
@@ -13,7 +14,7 @@ from esac_mpi.learners.network import Adam, Network, assign, forward
 from esac_mpi.learners.replay import Held, Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learning import Phase, Steps
-from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.policy import Layer, Layout, Normaliser
 
 
 def device(options: configuration.Learner) -> torch.device:
@@ -38,6 +39,12 @@ def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
         raise LearnerNotFinite(f"the {name} learner's {', '.join(bad)} are no longer finite at training step {env_steps}")
 
 
+class Following(Protocol):
+    """A network that follows another."""
+
+    values: Tensor
+
+
 class GradientLearner:
     """What SAC, TD3 and DDPG are: an actor and what judges it, learning from a replay of its own episodes.
 
@@ -47,8 +54,9 @@ class GradientLearner:
 
     NAME: str  # in messages
     actor: Network
+    critic: Any  # what gives `vector`: all of them
     adam: dict[str, Adam]  # by name of what it steps
-    targets: dict[str, Network]  # networks that follow others, by name
+    targets: Mapping[str, Following]  # networks that follow others, by name
     update: Any
     normaliser: Normaliser | None = None  # by which a phase sees observations; its replay has them as they were
     seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
@@ -76,6 +84,10 @@ class GradientLearner:
     def theta(self) -> np.ndarray:
         """A copy of the actor, float32 [d], in the order of the policy's layout."""
         return self.actor.values.cpu().numpy().copy()
+
+    def critic_vector(self) -> np.ndarray:
+        """Return a copy of the first critic, float32 [d], as judges.py takes it."""
+        return self.critic.vector(0)
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
@@ -107,7 +119,7 @@ class GradientLearner:
         self.normaliser = None if sums is None else Normaliser.of(sums)
         self.seen = None if sums is None else np.zeros_like(sums)
 
-    def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def _action(self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
         if self.env_steps < self.options.start_steps:
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)

@@ -27,7 +27,7 @@ class Batch:
 
     Both observations of a row are standardised on the device, if `standardise` says so: a replay has them as they were.
 
-    The rest are views on the device: observation and next_observation [batch, o], taken (observation, action)
+    The rest are views on the device: observation and next_observation [batch, o], action [batch, a], taken (observation, action)
     [batch, o + a], reward and terminated [batch].
     """
 
@@ -36,7 +36,9 @@ class Batch:
         rows = self._upload.tensor
         self.rows, self._observations = self._upload.host, (at.observation, at.next_observation)
         self._standard: Tensor | None = None  # [4, width]: mean, std, least and most of a row
-        self.observation, self.next_observation = rows[:, at.observation], rows[:, at.next_observation]
+        self.observation, self.action, self.next_observation = (
+            rows[:, part] for part in (at.observation, at.action, at.next_observation)
+        )
         self.taken, self.reward, self.terminated = rows[:, at.taken], rows[:, at.reward], rows[:, at.terminated]
 
     def standardise(self, normaliser: Normaliser | None) -> None:

@@ -1,0 +1,35 @@
+"""The critics by which an ERL run judges actions, whoever its learner is: how many numbers they have, and how ERL's own begins.
+
+ERL's own critic (public code) sees observation and action through a layer each, then both through one that is normalised; ELU
+follows every layer but the last. In its flat vector the two first layers come one after the other, then the joint rest.
+"""
+
+import numpy as np
+
+from esac_mpi.config import Config
+from esac_mpi.policy import Layout
+
+OBSERVATION, ACTION, JOINT = 17, 18, 19  # which network initial weights are drawn for
+SHRUNK = 0.1  # the last layer at the start, of what is drawn
+
+
+def layouts(config: Config, layout: Layout) -> list[Layout]:
+    """Return the layouts whose vectors, one after the other, are a critic of the learner; layout: of the policy."""
+    o, *hidden, a = layout.sizes
+    if config.erl.learner != "ddpg":
+        return [Layout((o + a, *hidden, 1))]
+    side, joint = config.erl.critic_hidden
+    return [Layout((o, side)), Layout((a, side)), Layout((2 * side, joint, 1), layer_norm=True)]
+
+
+def critic_size(config: Config, layout: Layout) -> int:
+    """Return how many numbers a critic of the learner has; layout: of the policy."""
+    return sum(part.d for part in layouts(config, layout))
+
+
+def initial(config: Config, layout: Layout) -> np.ndarray:
+    """Return ERL's own critic at the start, float32 [critic_size]: as policies start, but for a last layer of a tenth."""
+    parts = layouts(config, layout)
+    drawn = [part.initial(config.seed, network) for part, network in zip(parts, (OBSERVATION, ACTION, JOINT), strict=True)]
+    parts[-1].layers(drawn[-1])[-1].weight[:] *= SHRUNK  # its bias is 0
+    return np.concatenate(drawn)

@@ -1,0 +1,81 @@
+"""The critic of ERL's DDPG, made of three networks in one flat tensor (critics.py), and passes through it by hand (network.py)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from esac_mpi.learners.network import Network, Operations, Pass, cast
+from esac_mpi.policy import Layout
+
+
+class Critic:
+    """A critic: `values` [d] is all of its parameters, of the two first layers, `sides`, and of what joins them, `joint`."""
+
+    def __init__(
+        self, layouts: Sequence[Layout], theta: np.ndarray, device: torch.device, products: torch.dtype = torch.float32
+    ) -> None:
+        self.values = torch.tensor(theta, device=device)
+        self.gradient = torch.zeros_like(self.values)
+        bounds = pairwise(np.cumsum([0, *(layout.d for layout in layouts)]).tolist())
+        *self.sides, self.joint = (
+            Network(part, [theta[i:j]], "elu", device, products, (self.values[i:j], self.gradient[i:j]))
+            for part, (i, j) in zip(layouts, bounds, strict=True)
+        )
+
+    def vector(self, i: int = 0) -> np.ndarray:
+        """Return a copy of the parameters, float32 [d]; i: there is one."""
+        return self.values.cpu().numpy().copy()
+
+    def refresh(self) -> None:
+        """Make what passes multiply by follow `values`."""
+        for part in (*self.sides, self.joint):
+            part.refresh()
+
+
+class CriticPass:
+    """The buffers of forward and backward through `critic`, or another of its form, for a number of input rows.
+
+    x is (observations [rows, o], actions [rows, a]). As in network.py every method notes operations in `do`.
+    """
+
+    def __init__(self, critic: Critic, rows: int) -> None:
+        self._joint = Pass(critic.joint, rows)
+        joined = critic.joint.layout.sizes[0]
+        self._first = critic.values.new_empty(rows, joined, dtype=critic.joint.products)  # of observation, of action
+        self._by_first = torch.empty_like(self._first)
+        self._side = joined // 2
+
+    def forward(self, do: Operations, critic: Critic, x: tuple[Tensor, Tensor]) -> Tensor:
+        """Return where Q will be for inputs x, float32 [rows, 1]; the next pass overwrites it."""
+        for part, given, first in zip(critic.sides, x, self._first.split(self._side, 1), strict=True):
+            weight, bias, *_ = part.layers[0]
+            do.note(torch.addmm, bias, cast(do, given, weight.dtype), weight, out=first)
+        do.note(critic.joint.activate_, self._first)
+        return self._joint.forward(do, critic.joint, self._first)
+
+    def backward(self, do: Operations, critic: Critic, x: tuple[Tensor, Tensor], delta: Tensor) -> None:
+        """Leave in `critic.gradient` the gradient of a sum, given its gradient `delta` by Q for inputs x."""
+        delta = self._joint.backward(do, critic.joint, self._first, delta)
+        self._back(do, critic, delta, slice(None))
+        for part, given, by_first in zip(critic.sides, x, self._by_first.split(self._side, 1), strict=True):
+            weight, bias, *_ = part.gradients[0]
+            do.note(torch.mm, by_first.mT, cast(do, given, weight.dtype), out=weight)
+            do.note(torch.sum, by_first, 0, keepdim=True, out=bias)
+            do.note(part.collect)
+
+    def action_backward(self, do: Operations, critic: Critic, delta: Tensor) -> Tensor:
+        """Return the gradient by the actions, float32 [rows, a], of a sum whose gradient by Q is `delta`; leave the critic's alone."""
+        self._back(do, critic, self._joint.inputs_backward(do, critic.joint, delta), slice(self._side, None))
+        weight = critic.sides[1].layers[0].weight  # [a, side]
+        by_action = weight.new_empty(len(delta), len(weight))
+        do.note(torch.mm, self._by_first[:, self._side :], weight.mT, out=by_action)
+        return cast(do, by_action, torch.float32)
+
+    def _back(self, do: Operations, critic: Critic, delta: Tensor, columns: slice) -> None:
+        """Note the gradient by the first layers' sums in these columns, given that by the joint layer's."""
+        weight, first, by_first = critic.joint.layers[0].weight[columns], self._first[:, columns], self._by_first[:, columns]
+        do.note(torch.mm, delta, weight.mT, out=by_first)
+        do.note(critic.joint.deactivate, by_first, first, grad_input=by_first)

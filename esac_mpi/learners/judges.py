@@ -1,0 +1,39 @@
+"""What ranks without the learner have of its critic: its numbers, and Q by them. On the CPU."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from esac_mpi.config import Config
+from esac_mpi.learners import critics
+from esac_mpi.learners.erl_critic import Critic, CriticPass
+from esac_mpi.learners.network import Network, Operations, Pass, assign
+from esac_mpi.policy import Layout
+
+Judging = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (states [n, o], actions [n, a]) -> Q, float32 [n]
+
+
+class Judge:
+    """The critic of an ERL run's learner, whichever it is: the first of two."""
+
+    def __init__(self, config: Config, layout: Layout) -> None:
+        """Make room for it; layout: of the policy."""
+        layouts, cpu = critics.layouts(config, layout), torch.device("cpu")
+        nothing = np.zeros(critics.critic_size(config, layout), np.float32)
+        own = config.erl.learner == "ddpg"
+        self._critic = Critic(layouts, nothing, cpu) if own else Network(layouts[0], [nothing], "relu", cpu)
+
+    def load(self, vector: np.ndarray) -> None:
+        """Judge by these numbers, float32 [critics.critic_size], a learner's `critic_vector`. Raises ValueError for others."""
+        assign(self._critic.values, vector)
+
+    def __call__(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Return Q of actions [n, a] in [-1, 1] in states [n, o], float32 [n]."""
+        do, seen, taken = Operations(), torch.from_numpy(states), torch.from_numpy(actions)
+        if isinstance(self._critic, Critic):
+            q = CriticPass(self._critic, len(states)).forward(do, self._critic, (seen, taken))
+        else:
+            q = Pass(self._critic, len(states)).forward(do, self._critic, torch.cat([seen, taken], 1))
+        do.run()
+        return q[:, 0].numpy()

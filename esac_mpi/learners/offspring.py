@@ -1,0 +1,145 @@
+"""How members of a genetic population are made by gradients: children that imitate two parents, and mutations that weigh them.
+
+Source: Bodnar et al. 2020 (PDERL), Algorithms 1 and 2, Eq. 1.
+
+Where we differ, or public code does:
+- The loss is the paper's: sums over an action's numbers in both terms. The public code has a mean over them in the second.
+- Weights whose sensitivity is 0 count as 1 and others as at least a floor, and only weight matrices are mutated (public code).
+
+All of it is on the CPU and on one of torch's threads, whatever learner.threads is, so that a member's bits are its parents' and
+its address's, wherever it is made. A policy acts here by the tanh of its output.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from esac_mpi.learners.judges import Judging
+from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
+from esac_mpi.policy import Layout
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Give torch one thread for a while."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Actor:
+    """A policy [d] for batches of a number of states: its network and the buffers of a pass through it."""
+
+    def __init__(self, layout: Layout, activation: str, theta: np.ndarray, rows: int) -> None:
+        self.network = Network(layout, [theta], activation, torch.device("cpu"))
+        self._buffers = Pass(self.network, rows)
+        self._actions = torch.empty_like(self._buffers.output)
+
+    def forward(self, do: Operations, states: Tensor) -> Tensor:
+        """Note the actions, [rows, a] in [-1, 1], in states [rows, o]; return where they will be."""
+        do.note(torch.tanh, self._buffers.forward(do, self.network, states), out=self._actions)
+        return self._actions
+
+    def backward(self, do: Operations, states: Tensor, delta: Tensor) -> None:
+        """Note in `network.gradient` the gradient of a sum, whose gradient by the actions is `delta`, which is written over."""
+        do.note(TANH_BACKWARD, delta, self._actions, grad_input=delta)
+        self._buffers.backward(do, self.network, states, delta)
+
+
+def actions(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Return the actions in [-1, 1] of a policy [d] in states [n, o], float32 [n, a]."""
+    do = Operations()
+    with one_thread():
+        acted = Actor(layout, activation, theta, len(states)).forward(do, torch.tensor(states))
+        do.run()
+    return acted.numpy()
+
+
+def preferred(first: np.ndarray, second: np.ndarray, states: np.ndarray, judge: Judging) -> np.ndarray:
+    """Return in each state [n, o] that of two actions [n, a] which is the better one for the judge; the second at ties."""
+    return np.where((judge(states, first) > judge(states, second))[:, None], first, second)
+
+
+def distilled(
+    layout: Layout, activation: str, first: np.ndarray, second: np.ndarray, start: np.ndarray, states: np.ndarray, judge: Judging,
+    epochs: int, batch: int, learning_rate: float, random: np.random.Generator,
+) -> np.ndarray:  # fmt: skip
+    """Return a child, float32 [d], that begins as `start` and imitates in each state [n, o] the parent whom the judge prefers.
+
+    Algorithm 1. An epoch has n // batch steps, of batches drawn independently of one another: with fewer states than a batch the
+    child is what it begins as.
+    """
+    with one_thread():
+        wanted = preferred(*(actions(layout, activation, parent, states) for parent in (first, second)), states, judge)
+        step = Imitation(layout, activation, start, batch, learning_rate)
+        table = torch.from_numpy(np.concatenate([states, wanted], 1, dtype=np.float32))
+        steps = epochs * (len(states) // batch)
+        drawn = random.integers(len(states), size=(steps, batch)) if steps else ()
+        for indices in drawn:
+            torch.index_select(table, 0, torch.from_numpy(indices), out=step.rows)
+            step.run()
+    return step.actor.network.vector(0)
+
+
+class Imitation:
+    """A step of Adam down the loss of Algorithm 1, on a batch of states and of the actions wanted there: `rows` [batch, o + a].
+
+    The loss is the sum over the batch of |action - wanted|^2 + |action|^2 / batch.
+    """
+
+    def __init__(self, layout: Layout, activation: str, start: np.ndarray, batch: int, learning_rate: float) -> None:
+        o, a = layout.sizes[0], layout.sizes[-1]
+        self.actor, self.rows = Actor(layout, activation, start, batch), torch.zeros(batch, o + a)
+        network, self._operations = self.actor.network, Operations()
+        self.run = self._operations.run
+        do, (states, wanted), delta = self._operations, self.rows.split([o, a], 1), torch.zeros(batch, a)
+        acted = self.actor.forward(do, states)
+        do.note(torch.mul, acted, 2 + 2 / batch, out=delta)
+        do.note(delta.sub_, wanted, alpha=2)
+        self.actor.backward(do, states, delta)
+        do.note(Adam(network.values, network.gradient, learning_rate).step)
+
+
+def sensitivity(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Return what the actions of a policy [d] in states [n, o] owe to each weight, float32 [d]: Eq. 1; 0 but in matrices.
+
+    The root of the sum over an action's numbers of squares, of the gradients by the weight summed over the states.
+    """
+    do, given = Operations(), torch.tensor(states)
+    with one_thread():
+        actor = Actor(layout, activation, theta, len(states))
+        acted, network = actor.forward(do, given), actor.network
+        delta, squares = torch.zeros_like(acted), torch.zeros_like(network.values)
+        for k in range(acted.shape[1]):
+            do.note(delta.zero_)
+            do.note(delta[:, k].fill_, 1)
+            actor.backward(do, given, delta)
+            do.note(squares.addcmul_, network.gradient, network.gradient)
+        do.run()
+    return np.where(matrices(layout), squares.sqrt().numpy(), np.float32(0))
+
+
+def matrices(layout: Layout) -> np.ndarray:
+    """Return which parameters are weights of a matrix, bool [d]."""
+    return np.concatenate([np.full(tensor.stop - tensor.start, tensor.kind == "weight") for tensor in layout.tensors])
+
+
+def proximal(
+    layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray, magnitude: float, floor: float,
+    random: np.random.Generator,
+) -> np.ndarray:  # fmt: skip
+    """Return a policy [d] mutated by Algorithm 2: noise of a standard deviation `magnitude`, over each weight's sensitivity.
+
+    floor: the least sensitivity but 0, which counts as 1.
+    """
+    weights, sensitive = matrices(layout), sensitivity(layout, activation, theta, states)
+    divisor = np.where(sensitive == 0, np.float32(1), np.maximum(sensitive, np.float32(floor)))
+    mutated, noise = theta.copy(), random.standard_normal(int(weights.sum()), dtype=np.float32)
+    mutated[weights] += np.float32(magnitude) * noise / divisor[weights]
+    return mutated
