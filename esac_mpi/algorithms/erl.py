@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import genetics, learning
+from esac_mpi import learning, selection
 from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
 from esac_mpi.algorithms.erl_births import Plan
@@ -88,7 +88,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     clock.append(world.clock())
 
     row = describe(state, played, plan)
-    champion = state.population[genetics.order(played.fitness)[0]].copy()
+    champion = state.population[selection.order(played.fitness)[0]].copy()
     learning.enter(own(phase, played), world, state.counters, state.theta, learner)
     state.counters.env_steps_population += played.steps
     state.counters.nominal_steps += played.steps + played.learner.episodic_length  # the public code's frames
@@ -116,7 +116,7 @@ def own(phase: Phase, played: Played) -> Phase:
 def describe(state: State, played: Played, plan: Plan) -> Row:
     """Return a row's columns about the population as it was evaluated, and who takes its members' places."""
     births = plan.births
-    fate = genetics.fate(plan.selection, state.injected) if state.injected != NOBODY else NOBODY
+    fate = selection.fate(plan.selection, state.injected) if state.injected != NOBODY else NOBODY
     return {
         "fitness": played.fitness,
         "length": played.length,

@@ -4,15 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi import evolution, genetics, memories, noise
+from esac_mpi import evolution, genetics, memories, noise, selection
 from esac_mpi.algorithms.erl_play import Played
-from esac_mpi.algorithms.erl_state import NOBODY, State, births_board, distils, learners_own, remembers
-from esac_mpi.config.genetic import elites
+from esac_mpi.algorithms.erl_state import NOBODY, State, births_board, distils, learners_own, memory, remembers
 from esac_mpi.contracts import World
-from esac_mpi.genetics import Births, Kind, Selection
+from esac_mpi.genetics import Spread
+from esac_mpi.memories import Memory
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params
 from esac_mpi.policy import Policy
+from esac_mpi.selection import Births, Candidates, Kind, Selection
 from esac_mpi.transitions import doubles, floats
 
 MUTATING = 0.1  # time that a mutation takes [that of a child]; for scheduling alone
@@ -32,65 +33,58 @@ def decide(params: Params, state: State, k: int, played: Played) -> Plan:
     """Select, pair and draw for the next population: one rank's decision, as exponentials differ between CPUs."""
     erl, fitness = params.config.erl, played.fitness
     random = noise.generator(params.config.seed, Purpose.SELECTION, k)
-    selection = genetics.select(fitness, elites(erl.population_size, erl.elite_fraction), random)
+    selected = selection.select(fitness, selection.elite_count(erl.population_size, erl.elite_fraction), random)
+    numbers = erl.population_size, erl.mutation_probability, random
     if distils(erl):
-        births = genetics.births_distilled(selection, pairs(params, state, k, selection, fitness), erl.population_size,
-                                           erl.mutation_probability, random)  # fmt: skip
+        births = selection.births_distilled(selected, parents(params, state, k, selected, fitness), *numbers)
     else:
-        births = genetics.births_n_point(selection, erl.population_size, erl.mutation_probability, random)
+        births = selection.births_n_point(selected, *numbers)
     due = k % erl.sync_interval == 0
-    return Plan(selection, births, injected(births, fitness) if due else NOBODY)
+    return Plan(selected, births, worst_kept(births, fitness) if due else NOBODY)
 
 
-def pairs(params: Params, state: State, k: int, selection: Selection, fitness: np.ndarray) -> list[tuple[int, int]]:
-    """Return pairs of parents, the best pair first, in each the one of higher fitness first."""
+def parents(params: Params, state: State, k: int, selected: Selection, fitness: np.ndarray) -> np.ndarray:
+    """Return couples of parents, the best first, int64 [p, 2]."""
     erl = params.config.erl
-    origins, scores = genetics.candidates(selection, fitness, erl.elite_fitness == "stale")
-    greedy = genetics.greedy_scores(scores)
-    if erl.parent_selection == "greedy":
-        return genetics.pairs(origins, scores, greedy)
-    distance = distances(params, state, k, origins)
-    if erl.parent_selection == "mixed":
-        distance = genetics.mixed(greedy, distance, erl.greedy_weight)
-    return genetics.pairs(origins, scores, distance)
+    candidates = selection.candidates(selected, fitness, erl.elite_fitness == "stale")
+    couples = selection.couples(candidates)
+    scores = selection.greedy_scores(couples, candidates.scores)
+    if erl.parent_selection != "greedy":
+        distance = selection.distance_scores(couples, disagreements(params, state, k, candidates))
+        mixed = erl.parent_selection == "mixed"
+        scores = selection.mixed_scores(scores, distance, erl.greedy_weight) if mixed else distance
+    return selection.parents(candidates, couples, scores)
 
 
-def distances(params: Params, state: State, k: int, origins: np.ndarray) -> np.ndarray:
-    """Return how far apart candidates' actions are in the states of both memories, float64 [candidates, candidates].
-
-    The mean over states of the squared norm of the difference, of both memories in turn; the paper's second parent selection.
-    """
+def disagreements(params: Params, state: State, k: int, candidates: Candidates) -> np.ndarray:
+    """Return how far the actions of candidate y are from those of x in the states of x's memory, float64 [x, y]."""
     o, *_, a = params.layout.sizes
-    ones = np.ones(a)
-    actor = Policy(params.layout, params.config.policy.activation, "tanh", -ones, ones)
-    drawn = {member: sample(params, state, k, member) for member in set(origins.tolist())}  # [count, o + a] each
+    actor, origins = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(a), np.ones(a)), candidates.origins
 
-    def acts(theta_of: int, states: np.ndarray) -> np.ndarray:
-        actor.set(state.population[theta_of])
-        return np.array([actor(one) for one in states]).reshape(-1, a)
+    def acts(member: int, states: np.ndarray) -> np.ndarray:
+        actor.set(state.population[member])
+        return np.array([actor(one) for one in states], np.float32).reshape(-1, a)
 
-    def apart(x: int, y: int) -> float:
-        rows = drawn[x]
-        stored = params.config.erl.parent_actions == "stored"
-        own = rows[:, o:] if stored else acts(x, rows[:, :o])
-        return genetics.apart(own, acts(y, rows[:, :o]))
+    def row(x: int) -> list[float]:
+        rows = compared(params, state, k, x)
+        own = rows[:, o:] if params.config.erl.parent_actions == "stored" else acts(x, rows[:, :o])
+        return [selection.disagreement(own, acts(y, rows[:, :o])) for y in origins.tolist()]
 
-    return np.array([[apart(x, y) + apart(y, x) for y in origins.tolist()] for x in origins.tolist()])
+    return np.array([row(x) for x in origins.tolist()])
 
 
-def sample(params: Params, state: State, k: int, member: int) -> np.ndarray:
-    """Return up to COMPARED of the NEWEST transitions of a member's memory, float32 [count, o + a]."""
-    rows = memories.newest(state.next_memories[member], state.next_ages[member], NEWEST)
-    random = noise.generator(params.config.seed, Purpose.DISTANCE, k, member)
-    return rows[random.choice(len(rows), min(COMPARED, len(rows)), replace=False)]
+def compared(params: Params, state: State, k: int, member: int) -> np.ndarray:
+    """Return the transitions of a member's memory in which others are compared with it, float32 [n, o + a]."""
+    held, random = memory(state, member), noise.generator(params.config.seed, Purpose.DISTANCE, k, member)
+    return held.rows[memories.sample(held, COMPARED, random, NEWEST)]
 
 
-def injected(births: Births, fitness: np.ndarray) -> int:
+def worst_kept(births: Births, fitness: np.ndarray) -> int:
     """Return the slot that takes the learner's actor: the worst that is neither an elite's copy nor a child's."""
-    worst_first = genetics.order(fitness)[::-1]
-    kept = worst_first[births.kind[worst_first] == Kind.KEPT]
-    others = worst_first[births.kind[worst_first] != Kind.COPY]
-    return int((kept if kept.size else others)[0])
+    worst_first = selection.order(fitness)[::-1]
+    kind = births.kind[worst_first]
+    found = [worst_first[kind == Kind.KEPT], worst_first[births.mutated[worst_first]], worst_first]
+    return int(next(slots[0] for slots in found if slots.size))
 
 
 def changed(births: Births) -> np.ndarray:
@@ -119,69 +113,77 @@ def make(params: Params, state: State, k: int, births: Births, world: World) -> 
 
 def born(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:
     """Return the next member of a slot, float32 [d]: a function of the population, its memories, the critic and the address."""
-    erl, seed, first = params.config.erl, params.config.seed, state.population[births.first[slot]]
-    theta, child = first, births.kind[slot] == Kind.CHILD
-    if child and distils(erl):
-        second, random = state.population[births.second[slot]], noise.generator(seed, Purpose.DISTILLATION, k, slot)
-        start = second if erl.distillation_start == "worse" or random.random() < 0.5 else first
-        assert params.operators is not None
-        states = inherited(params, state, k, births, slot)[:, : params.layout.sizes[0]]
-        theta = params.operators.distilled((first, second), start, states, state.critic, random)
-    elif child:
-        random = noise.generator(seed, Purpose.CROSSOVER, k, int(births.pair[slot]))
-        parents = first, state.population[births.second[slot]]
-        theta = genetics.n_point(*(parents[::-1] if births.which[slot] else parents), params.layout, random)[births.which[slot]]
+    theta = state.population[births.first[slot]]
+    if births.kind[slot] == Kind.CHILD:
+        theta = crossed(params, state, k, births, slot)
     return mutated(params, state, k, births, slot, theta) if births.mutated[slot] else theta
 
 
+def crossed(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:
+    """Return the child of a slot's two parents, float32 [d]."""
+    erl, seed = params.config.erl, params.config.seed
+    first, second = (state.population[parent[slot]] for parent in (births.first, births.second))
+    if not distils(erl):
+        random = noise.generator(seed, Purpose.CROSSOVER, k, int(births.pair[slot]))
+        return genetics.n_point(first, second, params.layout, random)[births.which[slot]]
+    random = noise.generator(seed, Purpose.DISTILLATION, k, slot)
+    start = second if erl.distillation_start == "worse" or random.random() < 0.5 else first
+    states = memories.states(inherited(params, state, k, births, slot), params.layout.sizes[0])
+    assert params.operators is not None
+    return params.operators.distilled((first, second), start, states, state.critic, random)
+
+
 def mutated(params: Params, state: State, k: int, births: Births, slot: int, theta: np.ndarray) -> np.ndarray:
-    """Return theta [d] of a slot's next member, mutated."""
+    """Return theta [d] of a slot's next member, mutated; one that remembers nothing stays as it is under proximal mutation."""
     erl, random = params.config.erl, noise.generator(params.config.seed, Purpose.GENETIC, k, slot)
     if erl.mutation == "gaussian":
-        return genetics.gaussian(theta, params.layout, erl, random)
-    rows = inherited(params, state, k, births, slot)[:, : params.layout.sizes[0]]
-    states = rows[random.choice(len(rows), min(erl.mutation_batch, len(rows)), replace=False)]
+        rates = erl.mutation_strength, erl.super_strength, erl.super_probability, erl.reset_probability
+        return genetics.gaussian(theta, params.layout, Spread(erl.mutated_fraction, *rates), random)
+    held = inherited(params, state, k, births, slot)
+    drawn = memories.sample(held, erl.mutation_batch, random)
+    if not drawn.size:
+        return theta
     assert params.operators is not None
-    return params.operators.proximal(theta, states, random)
+    return params.operators.proximal(theta, held.rows[drawn, : params.layout.sizes[0]], random)
 
 
-def inherited(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:
-    """Return the transitions that a slot's next member has in its memory, float32 [count, o + a]."""
-    rows, ages = np.empty_like(state.next_memories[slot]), np.empty_like(state.next_ages[slot])
-    pass_on(params, state, k, births, slot, rows, ages)
-    return rows[: memories.size(ages)]
+def inherited(params: Params, state: State, k: int, births: Births, slot: int) -> Memory:
+    """Return the memory that a slot's next member will have."""
+    out = memories.blank(*state.memories.shape[1:])
+    pass_on(params, state, k, births, slot, out)
+    return out
 
 
-def pass_on(params: Params, state: State, k: int, births: Births, slot: int, out_rows: np.ndarray, out_ages: np.ndarray) -> None:
-    """Write the memory of a slot's next member: that of the member it was made of, or the newest half of both parents'."""
+def pass_on(params: Params, state: State, k: int, births: Births, slot: int, out: Memory) -> None:
+    """Write the memory of a slot's next member: that of the one it was made of, or of both parents the newest half.
 
-    def of(member: int) -> tuple[np.ndarray, np.ndarray]:
-        return state.next_memories[member], state.next_ages[member]
-
-    first, second = int(births.first[slot]), int(births.second[slot])
-    if births.kind[slot] == Kind.CHILD and distils(params.config.erl) and first != second:
+    The second child of an n-point crossover was made of the second parent.
+    """
+    first, second = (memory(state, int(parent[slot])) for parent in (births.first, births.second))
+    if births.kind[slot] != Kind.CHILD:
+        memories.copy(first, out)
+    elif not distils(params.config.erl):
+        memories.copy(second if births.which[slot] else first, out)
+    else:
         shuffled = params.config.erl.memory_order == "shuffled"
         random = noise.generator(params.config.seed, Purpose.DISTILLATION, k, slot, block=1) if shuffled else None
-        memories.inherit(of(first), of(second), out_rows, out_ages, random)
-    else:
-        memories.copy(*of(first), out_rows, out_ages)
+        memories.inherit(first, second, out, random)
 
 
 def write(params: Params, state: State, k: int, plan: Plan, vectors: np.ndarray, champion: np.ndarray, world: World) -> None:
     """Let the next population take the place of this one, on each node: changed slots' vectors [k, d], memories, champion."""
     due, learners = changed(plan.births), learners_own(params.config.erl)
-    owners = learners + 1
 
     def work(owner: int) -> np.ndarray:
-        if owner == owners:
+        if owner > learners:
             state.champion[:] = champion
             return np.zeros(1)
         if remembers(params.config.erl):
-            to = state.memories[owner], state.ages[owner]
+            to = Memory(state.memories[owner], state.ages[owner])
             if owner in (plan.inject, learners):
-                memories.copy(state.next_memories[learners], state.next_ages[learners], *to)
+                memories.copy(memory(state, learners), to)
             else:
-                pass_on(params, state, k, plan.births, owner, *to)
+                pass_on(params, state, k, plan.births, owner, to)
         if owner == learners:
             return np.zeros(1)
         if owner == plan.inject:
@@ -190,4 +192,4 @@ def write(params: Params, state: State, k: int, plan: Plan, vectors: np.ndarray,
             state.population[owner] = vectors[owner]
         return np.array([evolution.checksum(state.population[owner])])
 
-    world.over_blocks(work, owners + 1, 1, checksum=True)
+    world.over_blocks(work, learners + 2, 1, checksum=True)

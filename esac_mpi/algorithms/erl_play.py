@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi import memories, noise
-from esac_mpi.algorithms.erl_state import State, remembers
+from esac_mpi.algorithms.erl_state import State, memory, remembers
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
+from esac_mpi.memories import Memory
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, Row
 from esac_mpi.policy import Policy
@@ -118,8 +119,8 @@ def remember(params: Params, state: State, played: Played, world: World) -> None
         first = owner * erl.fitness_episodes
         episodes = range(first, min(first + erl.fitness_episodes, played.counts.size))
         new = np.vstack([played.rows(i)[:, taken] for i in episodes])
-        before = state.memories[owner], state.ages[owner]
-        memories.remember(*before, new, int(numbers[first]), state.next_memories[owner], state.next_ages[owner])
+        before = Memory(state.memories[owner], state.ages[owner])
+        memories.remember(before, new, int(numbers[first]), memory(state, owner))
         return np.zeros(1)
 
     world.over_blocks(work, len(state.memories), 1)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi import genetics
+from esac_mpi import contracts, genetics
 from esac_mpi.config import ERL
-from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best, Counters
+from esac_mpi.memories import EMPTY, Memory
 from esac_mpi.params import MEMBERS, THETA_SAC, Params
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import doubles
@@ -45,7 +45,7 @@ class State:
         return {"champion": self.champion, "learner": self.theta}
 
 
-def init(params: Params, world: Memory) -> State:
+def init(params: Params, world: contracts.Memory) -> State:
     """Return the state before the first generation; member 0 is its champion."""
     erl, layout, seed = params.config.erl, params.layout, params.config.seed
     k = erl.population_size
@@ -54,7 +54,7 @@ def init(params: Params, world: Memory) -> State:
     owners = (k + 1) * remembers(erl)
     world.reserve(*births_board(params)[:2])
     shapes = (owners, erl.memory_size, o + a), (owners, erl.memory_size)
-    no_ages = np.full(shapes[1], -1, np.int64)
+    no_ages = np.full(shapes[1], EMPTY, np.int64)
     return State(
         population=world.share(population),
         theta=world.share(genetics.initial(layout, seed, THETA_SAC)),
@@ -66,6 +66,11 @@ def init(params: Params, world: Memory) -> State:
         next_ages=world.share(no_ages),
         critic=world.shared((params.operators.critic_size if params.operators and distils(erl) else 0,)),
     )
+
+
+def memory(state: State, owner: int) -> Memory:
+    """Return the memory of a member, or the learner's, with the episodes of the generation that is being made."""
+    return Memory(state.next_memories[owner], state.next_ages[owner])
 
 
 def remembers(erl: ERL) -> bool:
