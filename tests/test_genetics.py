@@ -1,0 +1,158 @@
+"""Crossover and mutation of vectors: on a few weights by hand, and against loops that take one exchange or change at a time."""
+
+import math
+
+import numpy as np
+import pytest
+from drawn import Drawn
+
+from esac_mpi import genetics
+from esac_mpi.genetics import Spread
+from esac_mpi.policy import Layout
+
+PUBLIC = Spread(fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05)
+LAYOUT = Layout((7, 16, 3))
+
+
+def theta(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
+def some(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=LAYOUT.d).astype(np.float32)
+
+
+def test_an_actor_begins_with_a_tenth_of_the_usual_last_layer():
+    usual, made = LAYOUT.initial(3, 2), genetics.initial(LAYOUT, 3, 2)
+    last = LAYOUT.tensors[-2].start
+    np.testing.assert_array_equal(made[:last], usual[:last])
+    np.testing.assert_array_equal(made[last:], usual[last:] * np.float32(0.1))
+    assert made.dtype == np.float32
+
+
+def test_n_point_crossover_by_hand():
+    # matrix [3, 1]: row 2 from the first, row 0 from the second, then row 2 again, twice, when both have the same; bias [3]: 1
+    random = Drawn(4, [2, 0, 2, 2], [0.2, 0.5, 0.9, 0.1], 1, [1], [0.7])
+    first, second = theta(1, 2, 3, 4, 5, 6), theta(11, 12, 13, 14, 15, 16)
+    one, other = genetics.n_point(first, second, Layout((1, 3)), random)
+    np.testing.assert_array_equal(one, theta(11, 2, 3, 4, 15, 6))
+    np.testing.assert_array_equal(other, theta(11, 12, 3, 14, 15, 16))
+    assert random.spent
+    assert [random.calls[0], random.calls[3]] == [(6,), (3,)]  # below twice the rows of a matrix; below a vector's length
+    np.testing.assert_array_equal(first, theta(1, 2, 3, 4, 5, 6))
+    np.testing.assert_array_equal(second, theta(11, 12, 13, 14, 15, 16))
+
+
+def test_a_row_of_a_matrix_is_exchanged_whole():
+    random = Drawn(1, [1], [0.9], 0, [], [])
+    one, other = genetics.n_point(theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2)), random)
+    np.testing.assert_array_equal(one, theta(1, 2, 9, 10, 5, 6))
+    np.testing.assert_array_equal(other, theta(7, 8, 9, 10, 11, 12))
+
+
+def test_without_exchanges_the_children_are_the_parents():
+    one, other = genetics.n_point(theta(1, 2, 3), theta(4, 5, 6), Layout((2, 1)), Drawn(0, [], [], 0, [], []))
+    np.testing.assert_array_equal(one, theta(1, 2, 3))
+    np.testing.assert_array_equal(other, theta(4, 5, 6))
+
+
+def exchanged_one_by_one(first: np.ndarray, second: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    children = first.copy(), second.copy()
+    for one, other in zip(*(LAYOUT.views(child) for child in children), strict=True):
+        count = random.integers(2 * len(one) if one.ndim == 2 else len(one))
+        for row, luck in zip(random.integers(len(one), size=count), random.random(count), strict=True):
+            if luck < 0.5:
+                other[row] = one[row]
+            else:
+                one[row] = other[row]
+    return children
+
+
+def test_n_point_crossover_is_its_exchanges_one_after_the_other():
+    first, second = some(100), some(200)
+    for seed in range(50):
+        children = genetics.n_point(first, second, LAYOUT, np.random.default_rng(seed))
+        np.testing.assert_array_equal(children, exchanged_one_by_one(first, second, np.random.default_rng(seed)))
+
+
+def test_gaussian_mutation_by_hand():
+    # 2: +0.1 * 2 * 1 = 2.2, then reset to 0.25; -4: +10 * 4 * -1 = -44, then +0.1 * 44 * 1 = -39.6; 1: +0.1 * 1 * 2 = 1.2
+    random = Drawn(0.3, 0.5, 5, [0, 1, 0, 2, 1], [0.5, 0.01, 0.07, 0.9, 0.5], [1.0, -1.0, 0.25, 2.0, 1.0])
+    parent = theta(2, -4, 1, 7)  # three weights and a bias
+    mutated = genetics.gaussian(parent, Layout((3, 1)), PUBLIC, random)
+    np.testing.assert_allclose(mutated, theta(0.25, -39.6, 1.2, 7), rtol=1e-6)
+    assert mutated.dtype == np.float32
+    assert random.spent
+    assert random.calls[1:4] == [(0.0, 2.0), (1,), (3,)]  # below ceil(0.1 * 3) changes; of three weights
+    np.testing.assert_array_equal(parent, theta(2, -4, 1, 7))
+
+
+def test_a_matrix_whose_chance_is_missed_stays():
+    parent = theta(2, -4, 1, 7)
+    np.testing.assert_array_equal(genetics.gaussian(parent, Layout((3, 1)), PUBLIC, Drawn(0.5, 0.5)), parent)
+
+
+def one_change(weight: float, luck: float, normal: float) -> float:
+    random = Drawn(0.0, 1.0, 1, [0], [luck], [normal])
+    return float(genetics.gaussian(theta(weight, 1), Layout((1, 1)), PUBLIC, random)[0])
+
+
+def test_the_kind_of_a_change_at_its_bounds():
+    assert one_change(2.0, np.nextafter(0.05, 0), 1.0) == 22.0
+    assert one_change(2.0, 0.05, 1.5) == 1.5
+    assert one_change(2.0, np.nextafter(0.1, 0), 1.5) == 1.5
+    assert one_change(2.0, 0.1, 1.0) == pytest.approx(2.2)
+
+
+def test_weights_are_clamped_at_a_million():
+    assert one_change(5e5, 0.01, 1.0) == 1e6
+    assert one_change(5e5, 0.01, -1.0) == -1e6
+    assert one_change(-5e5, 0.01, 1.0) == pytest.approx(1e6)  # the spread has no sign
+
+
+def test_a_weight_of_zero_is_moved_by_a_reset_alone():
+    assert [one_change(0.0, luck, 1.0) for luck in (0.01, 0.07, 0.5)] == [0.0, 1.0, 0.0]
+
+
+def test_no_fraction_means_no_change():
+    none = PUBLIC._replace(fraction=0.0)
+    for seed in range(20):
+        np.testing.assert_array_equal(genetics.gaussian(some(1), LAYOUT, none, np.random.default_rng(seed)), some(1))
+
+
+def changed_one_by_one(parent: np.ndarray, spread: Spread, random: np.random.Generator) -> np.ndarray:
+    mutated = parent.copy()
+    for view in LAYOUT.views(mutated)[::2]:  # matrices
+        if not random.random() < random.uniform(0.0, 2.0):
+            continue
+        count = random.integers(math.ceil(spread.fraction * view.size))
+        places, luck, normal = random.integers(view.size, size=count), random.random(count), random.standard_normal(count)
+        for place, chance, number in zip(places, luck, normal, strict=True):
+            at = np.unravel_index(place, view.shape)
+            old = float(view[at])
+            if chance < spread.super_probability:
+                new = old + spread.super_strength * abs(old) * number
+            elif chance < spread.super_probability + spread.reset_probability:
+                new = number
+            else:
+                new = old + spread.strength * abs(old) * number
+            view[at] = min(max(new, -1e6), 1e6)
+    return mutated
+
+
+@pytest.mark.parametrize("fraction", [0.1, 3.0])  # at 3 most weights are drawn more than once
+def test_gaussian_mutation_is_its_changes_one_after_the_other(fraction):
+    spread, repeated = PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2), some(7)
+    for seed in range(50):
+        mutated = genetics.gaussian(repeated, LAYOUT, spread, np.random.default_rng(seed))
+        np.testing.assert_array_equal(mutated, changed_one_by_one(repeated, spread, np.random.default_rng(seed)))
+
+
+def test_three_matrices_in_four_are_mutated():
+    layout, runs = Layout((64, 1)), 2000
+    parent = np.ones(layout.d, np.float32)
+    changed = [
+        not np.array_equal(genetics.gaussian(parent, layout, PUBLIC, np.random.default_rng(seed)), parent) for seed in range(runs)
+    ]
+    share = 0.75 * 6 / 7  # below ceil(6.4) changes, so none in one of seven
+    assert abs(np.mean(changed) - share) < 4 * np.sqrt(share * (1 - share) / runs)

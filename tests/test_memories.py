@@ -1,0 +1,156 @@
+"""What a memory holds after episodes, clones, crossovers and mutations, transition by transition."""
+
+import numpy as np
+import pytest
+from drawn import Drawn
+
+from esac_mpi import memories
+from esac_mpi.memories import Memory
+
+
+def row(age: int, owner: int = 0) -> list[float]:
+    """Return an observation [2] and an action [1] that tell the age and whose it is."""
+    return [age, owner, age / 100]
+
+
+def memory(*ages: int, kappa: int, owner: int = 0) -> Memory:
+    made = memories.blank(kappa, 3)
+    made.ages[: len(ages)] = ages
+    for place, age in enumerate(ages):
+        made.rows[place] = row(age, owner)
+    return made
+
+
+def used(kappa: int) -> Memory:
+    """Return a place to write to that is full of another memory's transitions."""
+    return Memory(np.full((kappa, 3), 77, np.float32), np.full(kappa, 77))
+
+
+def ages(held: Memory) -> list[int]:
+    """Return the ages of a memory, after a look at its invariants."""
+    size = memories.size(held)
+    assert (held.ages[:size] >= 0).all()
+    assert (held.ages[size:] == -1).all()
+    assert not held.rows[size:].any()
+    np.testing.assert_array_equal(held.rows[:size, 0], held.ages[:size])  # a row goes with its age
+    return held.ages[:size].tolist()
+
+
+def remembered(held: Memory, count: int, first_age: int) -> list[int]:
+    out = used(len(held.ages))
+    new = np.array([row(first_age + i) for i in range(count)], np.float32).reshape(count, 3)
+    memories.remember(held, new, first_age, out)
+    return ages(out)
+
+
+def inherited(first: Memory, second: Memory, kappa: int, random: Drawn | None = None) -> Memory:
+    out = used(kappa)
+    memories.inherit(first, second, out, random)
+    return out
+
+
+def test_a_blank_memory_holds_nothing():
+    blank = memories.blank(4, 3)
+    assert (blank.rows.shape, blank.rows.dtype, blank.ages.dtype) == ((4, 3), np.float32, np.int64)
+    assert ages(blank) == []
+    assert memories.states(blank, 2).shape == (0, 2)
+
+
+def test_states_and_actions_are_views_of_what_is_held():
+    held = memory(3, 8, kappa=5, owner=9)
+    np.testing.assert_array_equal(memories.states(held, 2), [[3, 9], [8, 9]])
+    np.testing.assert_array_equal(memories.actions(held, 2), np.array([[0.03], [0.08]], np.float32))
+    assert np.shares_memory(memories.states(held, 2), held.rows)
+    assert np.shares_memory(memories.actions(held, 2), held.rows)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, [1, 2, 3]),
+        (2, [1, 2, 3, 20, 21]),  # exactly full
+        (3, [2, 3, 20, 21, 22]),
+        (5, [20, 21, 22, 23, 24]),  # as many as it has place for
+        (8, [23, 24, 25, 26, 27]),  # more: the newest of them
+    ],
+)
+def test_a_memory_keeps_the_newest(count, expected):
+    held = memory(1, 2, 3, kappa=5)
+    assert remembered(held, count, 20) == expected
+    assert ages(held) == [1, 2, 3]  # as it was
+
+
+def test_a_full_memory_and_a_blank_one_take_new_transitions():
+    assert remembered(memory(1, 2, 3, kappa=3), 1, 9) == [2, 3, 9]
+    assert remembered(memory(kappa=3), 2, 0) == [0, 1]
+    assert remembered(memory(kappa=3), 0, 0) == []
+
+
+def test_a_clone_holds_what_its_original_holds_and_nothing_of_what_was_there():
+    out = used(4)
+    memories.copy(memory(5, 6, kappa=4), out)
+    assert ages(out) == [5, 6]
+
+
+def test_a_child_has_the_newest_half_of_each_parent_by_age():
+    child = inherited(memory(1, 4, 5, 9, kappa=6, owner=1), memory(0, 2, 4, 7, kappa=6, owner=2), 6)
+    assert ages(child) == [2, 4, 4, 5, 7, 9]
+    assert child.rows[:, 1].tolist() == [2, 1, 2, 1, 2, 1]  # of the two of age 4 the first parent's comes first
+
+
+def test_a_parent_with_less_than_half_a_memory_gives_all_of_it_and_the_other_no_more_for_that():
+    assert ages(inherited(memory(1, 2, 3, 4, 5, 6, kappa=6), memory(0, kappa=6), 6)) == [0, 4, 5, 6]
+    assert ages(inherited(memory(kappa=6), memory(3, kappa=6), 6)) == [3]
+    assert ages(inherited(memory(kappa=6), memory(kappa=6), 6)) == []
+
+
+def test_half_of_an_odd_memory_is_rounded_down():
+    assert ages(inherited(memory(1, 2, 3, 4, 5, kappa=5), memory(6, 7, 8, 9, 10, kappa=5), 5)) == [4, 5, 9, 10]
+
+
+def test_what_both_parents_have_from_an_ancestor_stands_twice():
+    ancestors = memory(1, 2, 3, 4, kappa=4)
+    assert ages(inherited(ancestors, ancestors, 4)) == [3, 3, 4, 4]
+
+
+def test_a_shuffled_child_has_the_same_transitions_in_the_order_drawn():
+    random = Drawn([3, 0, 2, 1])
+    child = inherited(memory(1, 5, kappa=4, owner=1), memory(3, 4, kappa=4, owner=2), 4, random)
+    assert ages(child) == [4, 1, 3, 5]
+    assert child.rows[:, 1].tolist() == [2, 1, 2, 1]
+    assert random.calls == [(4,)]
+
+
+def test_ages_through_clone_crossover_and_mutation():
+    kappa, first, second = 4, memory(0, 1, 2, 3, kappa=4), memory(4, 5, 6, 7, kappa=4)
+    child, clone, mutant = inherited(first, second, kappa), used(kappa), used(kappa)
+    memories.copy(second, clone)
+    assert ages(child) == [2, 3, 6, 7]
+    memories.remember(child, np.array([row(20), row(21)], np.float32), 20, mutant)  # a mutated child's own episode
+    assert ages(mutant) == [6, 7, 20, 21]
+    assert ages(inherited(mutant, clone, kappa)) == [6, 7, 20, 21]  # 6 and 7 from the clone now
+    assert ages(inherited(clone, mutant, kappa)) == [6, 7, 20, 21]
+
+
+def test_the_newest_of_a_shuffled_memory_are_its_last():
+    shuffled = inherited(memory(1, 5, kappa=4), memory(3, 4, kappa=4), 4, Drawn([1, 3, 2, 0]))  # 5 4 3 1
+    assert remembered(shuffled, 2, 8) == [3, 1, 8, 9]
+    assert ages(memories.newest(shuffled, 2)) == [3, 1]
+
+
+def test_a_sample_has_distinct_positions_of_the_newest():
+    held, random = memory(*range(30, 40), kappa=12), np.random.default_rng(0)
+    for _ in range(20):
+        places = memories.sample(held, 4, random, newest=6)
+        assert len(set(places.tolist())) == 4
+        assert set(places.tolist()) <= {4, 5, 6, 7, 8, 9}
+    seen = {place for _ in range(50) for place in memories.sample(held, 3, random).tolist()}
+    assert seen == set(range(10))
+
+
+def test_a_sample_is_all_where_there_are_fewer():
+    held, random = memory(1, 2, 3, kappa=5), np.random.default_rng(0)
+    assert sorted(memories.sample(held, 256, random).tolist()) == [0, 1, 2]
+    assert sorted(memories.sample(held, 256, random, newest=2).tolist()) == [1, 2]
+    assert sorted(memories.sample(held, 256, random, newest=9).tolist()) == [0, 1, 2]
+    assert memories.sample(memory(kappa=5), 4, random).tolist() == []
