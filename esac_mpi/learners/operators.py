@@ -3,7 +3,7 @@
 import numpy as np
 
 from esac_mpi.config import Config
-from esac_mpi.learners import judges, offspring
+from esac_mpi.learners import critics, judges, offspring
 from esac_mpi.policy import Layout
 
 
@@ -11,7 +11,7 @@ class GeneticOperators:
     """Distillation crossover and proximal mutation with a configuration's numbers; see contracts.Operators."""
 
     def __init__(self, config: Config, layout: Layout) -> None:
-        self.critic_size = judges.critic_size(config, layout)
+        self.critic_size = critics.critic_size(config, layout)
         self._options, self._layout, self._activation = config.erl, layout, config.policy.activation
         self._judge = judges.Judge(config, layout)
 
