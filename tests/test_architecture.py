@@ -99,7 +99,8 @@ def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
 def test_an_algorithm_imports_only_those_whose_variant_it_is():
     shared, parts = {"declaration"}, {"esac_state", "esac_phase", "esac_update"}
     own = {"esac_phase": {"esac_state"}, "esac_update": {"es", "esac_state"}}
-    variants = {"ddpg": {"td3"}, "esac": {"sac", *parts}, **own}
+    erl = {"erl_births": {"erl_play", "erl_state"}, "erl_play": {"erl_state"}, "erl": {"erl_births", "erl_play", "erl_state"}}
+    variants = {"ddpg": {"td3"}, "esac": {"sac", *parts}, **own, **erl}
     for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
         found = {
             n.removeprefix("esac_mpi.algorithms.").split(".")[0] for n in imports(path) if n.startswith("esac_mpi.algorithms.")

@@ -203,7 +203,7 @@ def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_sta
     assert straight.counters.gradient_updates > 0
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS.keys() - {"es"}))  # whose state had them in every version
+@pytest.mark.parametrize("name", ["ddpg", "esac", "ppo", "sac", "td3"])  # es had them in every version
 def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
     config = updated(Config(), {"algorithm": name, "policy.hidden": (4,)})
     layout, algorithm = Layout((3, 4, 2)), ALGORITHMS[name]

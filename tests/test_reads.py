@@ -26,6 +26,9 @@ BASE = {
     "ddpg.start_steps": 5, "ddpg.batch_size": 4, "ddpg.replay_capacity": 50, "ddpg.steps_per_generation": 10,
     "td3.episodes_per_generation": 1, "ddpg.episodes_per_generation": 1,
     "ppo.steps_per_generation": 10, "ppo.batch_size": 5, "ppo.epochs": 1,
+    "erl.population_size": 4, "erl.memory_size": 40, "erl.mutation_batch": 8, "erl.distillation_batch": 4,
+    "erl.distillation_epochs": 1, "erl.batch_size": 4, "erl.replay_capacity": 50, "erl.critic_hidden": (4, 4),
+    "erl.sync_interval": 2,
 }  # fmt: skip
 CASES = [
     {"algorithm": "es"},
@@ -42,12 +45,18 @@ CASES = [
     {"algorithm": "ddpg"},
     {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"},
     {"algorithm": "ppo"},
+    {"algorithm": "erl"},
+    {"algorithm": "erl", "erl.learner": "td3"},
+    {"algorithm": "perl", "erl.mutation": "proximal", "erl.learner": "sac"},
+    {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},
 ]
 
 
 def other(name, value):
     """Return another value of a field's type."""
     hint = config.hint(name)
+    if isinstance(value, tuple):
+        return tuple(entry + 1 for entry in value)
     if get_origin(hint) is Literal:
         return next(choice for choice in get_args(hint) if choice != value)
     if isinstance(value, bool):
@@ -59,8 +68,10 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
     assert {*config.ALGORITHMS} == ALGORITHMS.keys()
     tables = {name.rpartition(".")[0] for name in NAMES} - {""}
     declared = [reads.declared(algorithm) for algorithm in config.ALGORITHMS]
-    assert {*reads.COMMON, *config.ALGORITHMS, *(table for own in declared for table in own.tables)} == tables
+    own_tables = map(config.table_of, config.ALGORITHMS)
+    assert {*reads.COMMON, *own_tables, *(table for own in declared for table in own.tables)} == tables
     assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
+    assert all({*own.tables_if} <= {*own.tables} for own in declared)
     values = dict(flatten(Config()))
     for conditions in map(reads.conditions, NAMES):
         for name, allowed in conditions.items():
@@ -71,7 +82,7 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     found = [reads.unread(updated(Config(), BASE | case), NAMES) for case in CASES]
     conditional = {name for name in NAMES if reads.conditions(name)}
-    assert len(conditional) == 29
+    assert len(conditional) == 56
     assert {name for names in found for name in names} >= conditional
     assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in conditional)
 

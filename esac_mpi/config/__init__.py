@@ -14,14 +14,14 @@ from esac_mpi.config.files import UNSAVED, from_table, read_toml, to_toml
 from esac_mpi.config.genetic import ERL
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
-from esac_mpi.config.readings import READINGS
+from esac_mpi.config.readings import ERL_ACTOR, ERL_READINGS, READINGS
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
 from esac_mpi.config.sources import resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
-    "ALGORITHMS", "DDPG", "ERL", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget",
+    "ALGORITHMS", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget",
     "Checkpoint", "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task",
     "as_words", "check", "child_slots", "differences", "flatten", "from_table", "hint", "load", "marks", "members",
     "read_toml", "resolved", "slots", "table_of", "to_toml", "updated", "winners",

@@ -56,9 +56,11 @@ def hint(name: str) -> Any:
 def marks(name: str) -> tuple[Any, ...]:
     """Return what the annotation of a field says beside its type: bounds and conditions; of a list, what it says of an entry."""
     annotation = get_type_hints(_owner(name), include_extras=True)[name.rpartition(".")[2]]
-    if isinstance(annotation, GenericAlias):  # tuple[PositiveInt, ...]
-        annotation = get_args(annotation)[0]
-    return getattr(annotation, "__metadata__", ())
+    own = getattr(annotation, "__metadata__", ())
+    kind = annotation.__origin__ if own else annotation
+    if isinstance(kind, GenericAlias):  # tuple[PositiveInt, ...]
+        own += getattr(get_args(kind)[0], "__metadata__", ())
+    return own
 
 
 def _owner(name: str) -> Any:
