@@ -69,7 +69,7 @@ def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
             if gain is not None:
                 layers.append(nn.LayerNorm(gain.shape[1]))
                 layers[-1].weight.data, layers[-1].bias.data = gain[0].clone(), shift[0].clone()
-            layers.append(nn.ReLU() if activation == "relu" else nn.Tanh())
+            layers.append({"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU}[activation]())
         members.append(nn.Sequential(*layers[:-1]).double())
     return members
 

@@ -1,4 +1,4 @@
-"""The critic of ERL's DDPG, made of three networks in one flat tensor (critics.py), and passes through it by hand (network.py)."""
+"""The critic of ERL's DDPG, of three networks in one flat tensor (critics.py), and passes through it by hand (network.py)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -67,7 +67,7 @@ class CriticPass:
             do.note(part.collect)
 
     def action_backward(self, do: Operations, critic: Critic, delta: Tensor) -> Tensor:
-        """Return the gradient by the actions, float32 [rows, a], of a sum whose gradient by Q is `delta`; leave the critic's alone."""
+        """Return the gradient by the actions, float32 [rows, a], of a sum whose gradient by Q is `delta`; leave the network's."""
         self._back(do, critic, self._joint.inputs_backward(do, critic.joint, delta), slice(self._side, None))
         weight = critic.sides[1].layers[0].weight  # [a, side]
         by_action = weight.new_empty(len(delta), len(weight))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from esac_mpi.config import Config
-from esac_mpi.learners import critics
+from esac_mpi.learners.critics import critic_size, layouts
 from esac_mpi.learners.erl_critic import Critic, CriticPass
 from esac_mpi.learners.network import Network, Operations, Pass, assign
 from esac_mpi.policy import Layout
@@ -19,13 +19,12 @@ class Judge:
 
     def __init__(self, config: Config, layout: Layout) -> None:
         """Make room for it; layout: of the policy."""
-        layouts, cpu = critics.layouts(config, layout), torch.device("cpu")
-        nothing = np.zeros(critics.critic_size(config, layout), np.float32)
-        own = config.erl.learner == "ddpg"
-        self._critic = Critic(layouts, nothing, cpu) if own else Network(layouts[0], [nothing], "relu", cpu)
+        parts, cpu = layouts(config, layout), torch.device("cpu")
+        nothing = np.zeros(critic_size(config, layout), np.float32)
+        self._critic = Critic(parts, nothing, cpu) if len(parts) > 1 else Network(parts[0], [nothing], "relu", cpu)
 
     def load(self, vector: np.ndarray) -> None:
-        """Judge by these numbers, float32 [critics.critic_size], a learner's `critic_vector`. Raises ValueError for others."""
+        """Judge by these numbers, float32 [critic_size], a learner's `critic_vector`. Raises ValueError for others."""
         assign(self._critic.values, vector)
 
     def __call__(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:

@@ -61,8 +61,8 @@ def actions(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarr
     return acted.numpy()
 
 
-def preferred(first: np.ndarray, second: np.ndarray, states: np.ndarray, judge: Judging) -> np.ndarray:
-    """Return in each state [n, o] that of two actions [n, a] which is the better one for the judge; the second at ties."""
+def preferred(judge: Judging, states: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return in each state [n, o] that of two actions [n, a] which the judge finds better; the second where it finds none."""
     return np.where((judge(states, first) > judge(states, second))[:, None], first, second)
 
 
@@ -76,7 +76,8 @@ def distilled(
     child is what it begins as.
     """
     with one_thread():
-        wanted = preferred(*(actions(layout, activation, parent, states) for parent in (first, second)), states, judge)
+        acted = [actions(layout, activation, parent, states) for parent in (first, second)]
+        wanted = preferred(judge, states, *acted)
         step = Imitation(layout, activation, start, batch, learning_rate)
         table = torch.from_numpy(np.concatenate([states, wanted], 1, dtype=np.float32))
         steps = epochs * (len(states) // batch)

@@ -1,0 +1,252 @@
+"""ERL's own learner: its critic, its update against autograd, episodes that it takes over. Judges of every learner's critic."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gradients import Line, distance, flat, modules, same
+from small_learners import learner
+from torch import nn
+
+from esac_mpi.config import Config, updated
+from esac_mpi.learners import LearnerNotFinite, critics, training
+from esac_mpi.learners.erl import note_clip
+from esac_mpi.learners.judges import Judge
+from esac_mpi.learners.network import Operations
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.transitions import joined
+
+
+def small(sizes=(3, 8, 8, 2), **values):
+    """Return a small learner of ERL."""
+    return learner("erl", sizes, **{"critic_hidden": (5, 7), "start_steps": 0, **values})
+
+
+def fill(made, seed: int = 0) -> None:
+    """Give the next update a batch, every third transition of which is terminal."""
+    random, rows = np.random.default_rng(seed), made.update.rows
+    rows[:] = random.uniform(-1, 1, rows.shape)
+    rows[:, made.replay.columns.terminated] = np.arange(len(rows)) % 3 == 0
+
+
+def perturbed(made):
+    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
+    random = torch.Generator().manual_seed(3)
+    for network in (made.actor, made.critic, *made.targets.values()):
+        network.values.add_(0.3 * torch.randn(network.values.shape, generator=random))
+    made.update.start()
+    return made
+
+
+class PlainCritic(nn.Module):
+    """The critic of the public code in plain modules, in double precision."""
+
+    def __init__(self, critic):
+        super().__init__()
+        self.observation, self.action = (modules(side)[0] for side in critic.sides)
+        self.joint = modules(critic.joint, "elu")[0]
+
+    def forward(self, observation, action):
+        sides = nn.functional.elu(self.observation(observation)), nn.functional.elu(self.action(action))
+        return self.joint(torch.cat(sides, 1))[:, 0]
+
+
+class Plain:
+    """An update by modules, autograd, torch.optim.Adam and clip_grad_norm_, in double precision."""
+
+    def __init__(self, made, activation: str):
+        self.options, self.columns = made.options, made.replay.columns
+        self.actor, self.target_actor = (modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"]))
+        self.critic, self.target_critic = PlainCritic(made.critic), PlainCritic(made.targets["target_critic"])
+        self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=made.options.lr_actor)
+        self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=made.options.lr_critic)
+
+    def step(self, adam, network, loss) -> float:
+        """Step a network down a loss; return its gradient's norm before the cut."""
+        parameters = list(network.parameters())
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            p.grad = gradient
+        norm = nn.utils.clip_grad_norm_(parameters, self.options.gradient_clip)
+        adam.step()
+        return float(norm)
+
+    def learn(self, rows: np.ndarray) -> tuple[float, float, list[float]]:
+        """Make an update; return the losses of critic and actor, each before its step, and the norms of their gradients."""
+        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
+        observation, following, o = batch["observation"], batch["next_observation"], self.options
+        with torch.no_grad():
+            q = self.target_critic(following, self.target_actor(following).tanh())
+            y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * q
+        critic_loss = nn.functional.mse_loss(self.critic(observation, batch["action"]), y)
+        norms = [self.step(self.critic_adam, self.critic, critic_loss)]
+        actor_loss = -self.critic(observation, self.actor(observation).tanh()).mean()
+        norms.append(self.step(self.actor_adam, self.actor, actor_loss))
+        with torch.no_grad():
+            for target, network in ((self.target_actor, self.actor), (self.target_critic, self.critic)):
+                for p, new in zip(target.parameters(), network.parameters(), strict=True):
+                    p += o.tau * (new - p)
+        return float(critic_loss.detach()), float(actor_loss.detach()), norms
+
+
+# --- the critic
+
+
+def test_the_critic_has_the_papers_numbers_and_begins_with_a_tenth_of_its_last_layer():
+    """HalfCheetah: 17 and 6 to 200 each, 400 to 300 with gain and shift, 300 to 1."""
+    config, layout = Config(), Layout((17, 128, 128, 6), layer_norm=True)
+    size = (17 + 1) * 200 + (6 + 1) * 200 + (400 + 1 + 2) * 300 + 301
+    assert critics.critic_size(config, layout) == size == 126_201
+    theta = critics.initial(config, layout)
+    drawn = [part.initial(0, 17 + i) for i, part in enumerate(critics.layouts(config, layout))]
+    last = theta[-301:]
+    assert np.array_equal(theta[:-301], np.concatenate(drawn)[:-301])
+    assert last[-1] == 0
+    assert np.array_equal(last, drawn[-1][-301:] * np.float32(0.1))
+    assert 0.9 < np.abs(last).max() / (0.1 * math.sqrt(6 / 301)) <= 1
+
+
+def test_q_is_that_of_plain_modules():
+    made = perturbed(small())
+    random = np.random.default_rng(1)
+    x, a = (random.uniform(-1, 1, (9, n)).astype(np.float32) for n in (3, 2))
+    judge = Judge(updated(Config(), {"erl.critic_hidden": (5, 7)}), made.actor.layout)
+    judge.load(made.critic_vector())
+    plain = PlainCritic(made.critic)(torch.from_numpy(x).double(), torch.from_numpy(a).double())
+    assert np.allclose(judge(x, a), plain.detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert np.array_equal(made.critic_vector(), made.critic.values.numpy())
+
+
+# --- the update
+
+
+@pytest.mark.parametrize(("hidden", "layer_norm", "limit"), [((8, 12), True, 0.7), ((8,), False, 1.2)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer_norm, limit):
+    """Six updates: what is measured, each gradient as it is cut, parameters and targets."""
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
+    made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
+    made.targets["target_critic"].values.mul_(0.5)
+    plain, norms = Plain(made, activation), []
+    for step in range(6):
+        fill(made, step)
+        made.update.start()
+        made.update.learn_critic()
+        made.update.learn_actor()
+        critic_loss, actor_loss, each = plain.learn(made.update.rows)
+        norms += each
+        means = made.update.means(1)
+        assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
+        assert means["actor_loss"] == -means["mean_q"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
+        for part in ("actor", "critic"):
+            assert distance(getattr(made, part).gradient, flat([getattr(plain, part)], "grad")) < 1e-5
+    for part in ("actor", "critic", "target_actor", "target_critic"):
+        expected = flat([getattr(plain, part)])
+        assert torch.allclose(getattr(made.update.parts, part).values.double(), expected, rtol=1e-4, atol=1e-6), part
+    assert min(norms) < limit < max(norms)
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(10.0, [3.0, 4.0]), (5.0, [3.0, 4.0]), (1.0, [0.6, 0.8])])
+def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
+    """Of norm 5: below the limit nothing changes, not a bit; at it torch's own 1e-6 shortens it by a fifth of that."""
+    gradient, do, parameter = torch.tensor([3.0, 4.0]), Operations(), nn.Parameter(torch.zeros(2))
+    parameter.grad = gradient.clone()
+    nn.utils.clip_grad_norm_([parameter], limit)
+    note_clip(do, gradient, limit)
+    do.run()
+    assert gradient.tolist() == pytest.approx(parameter.grad.tolist(), rel=1e-7)
+    assert gradient.tolist() == pytest.approx(cut, rel=1e-6)
+    assert (gradient.tolist() == cut) == (limit == 10)
+
+
+def test_bfloat16_products_are_close_and_parameters_stay_float32():
+    """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
+    wide = {"critic_hidden": (32, 32), "batch_size": 64, "policy__layer_norm": True}
+    full, half = (perturbed(small((3, 32, 32, 2), learner__precision=p, **wide)) for p in ("fp32", "bf16"))
+    for made in (full, half):
+        fill(made)
+        made.update.learn_critic()
+        made.update.learn_actor()
+    for part in ("actor", "critic"):
+        one, other = getattr(full, part), getattr(half, part)
+        assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
+        assert other.values.dtype == other.gradient.dtype == torch.float32
+
+
+# --- episodes of others
+
+
+def uniform(env: Line, count: int, seed: int) -> list[tuple[np.ndarray, float, int]]:
+    """Play episodes with uniform actions, as a learner takes them over."""
+    played = []
+    for episode in range(count):
+        random, x = np.random.default_rng([seed, episode]), env.reset(1000 * seed + episode).copy()
+        rows, ended = [], False
+        while not ended:
+            action = random.uniform(-1, 1, 1).astype(np.float32)
+            following, reward, terminated, truncated = env.step(2 * action - 1)
+            rows.append(joined(x, action, reward, terminated, following))
+            x, ended = following.copy(), terminated or truncated
+        played.append((np.array(rows), float(np.sum([row[2] for row in rows])), len(rows)))
+    return played
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_it_learns_a_line_from_episodes_that_others_played(seed):
+    """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06."""
+    rates = {"lr_actor": 3e-3, "lr_critic": 3e-3, "tau": 0.005, "gamma": 0.5, "batch_size": 64, "replay_capacity": 1000}
+    made = small((1, 32, 32, 1), seed=seed, critic_hidden=(32, 32), policy__layer_norm=True, **rates)
+    policy = Policy(Layout((1, 32, 32, 1), layer_norm=True), "relu", "tanh", -np.ones(1), np.ones(1))
+    x = np.linspace(-1, 1, 41, dtype=np.float32)
+
+    def error() -> float:
+        policy.set(made.theta)
+        return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
+
+    before, env = error(), Line()
+    phases = [training.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
+    assert [(phase.env_steps, phase.episodes, phase.gradient_updates) for phase in phases] == [(100, 5, 100)] * 9
+    assert error() < 0.06 < 0.1 < before
+
+
+def test_a_saved_learner_goes_on_with_the_same_bits():
+    straight, resumed = small((1, 8, 1), replay_capacity=60), small((1, 8, 1), replay_capacity=60)
+    for k in (1, 2):
+        training.run(straight.take(uniform(Line(), 4, k), k))
+    resumed.load(straight.arrays())
+    resumed.replay.restore(100, straight.replay.rows(100, 160))
+    torch.manual_seed(99)  # nothing hangs on torch's own generator
+    phases = [training.run(made.take(uniform(Line(), 4, 3), 3)).vector() for made in (straight, resumed)]
+    assert np.array_equal(*phases, equal_nan=True)
+    assert same(straight.arrays(), resumed.arrays())
+    assert straight.adam["critic"].steps == 240
+
+
+@pytest.mark.parametrize("part", ["actor", "critic", "target_actor", "target_critic"])
+def test_a_learner_that_is_not_finite_says_so(part):
+    made = small((1, 8, 1), start_steps=1000)
+    getattr(made.update.parts, part).values[3] = math.nan
+    with pytest.raises(LearnerNotFinite, match=f"the ERL learner's {part} are no longer finite at training step 20"):
+        training.run(made.take(uniform(Line(), 1, 0), 0))
+
+
+# --- judges of the other learners
+
+
+@pytest.mark.parametrize(("name", "values"), [("td3", {}), ("sac", {}), ("sac", {"value_network": True})])
+def test_a_judge_has_the_first_critic_of_the_learner(name, values):
+    made = learner(name, (3, 8, 6, 2), policy__layer_norm=True, **values)
+    made.critic.values.add_(0.3 * torch.randn(made.critic.values.shape, generator=torch.Generator().manual_seed(3)))
+    layout = Layout((3, 8, 6, 2), layer_norm=True)
+    config = updated(Config(), {"erl.learner": name, "policy.hidden": (8, 6), "policy.layer_norm": True})
+    vector = made.critic_vector()
+    assert vector.shape == (critics.critic_size(config, layout),) == (5 * 8 + 8 + 8 * 6 + 6 + 6 + 1,)
+    judge = Judge(config, layout)
+    judge.load(vector)
+    random = np.random.default_rng(1)
+    x, a = (random.uniform(-1, 1, (9, n)).astype(np.float32) for n in (3, 2))
+    q = [plain(torch.from_numpy(np.hstack([x, a])).double())[:, 0].detach().numpy() for plain in modules(made.critic)]
+    assert np.allclose(judge(x, a), q[0], rtol=1e-5, atol=1e-6)
+    assert np.abs(q[0] - q[1]).max() > 0.1
+    with pytest.raises(ValueError, match="must be float32"):
+        judge.load(vector[:-1])
