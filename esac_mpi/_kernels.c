@@ -236,17 +236,19 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
+enum { INTERFACE = 2 }; /* kernels.py holds a build to it; 1: without layer_norm */
 enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
-    int inputs, outputs, padded;
-    float *bias;    /* [padded] */
-    float *weights; /* [inputs][padded]: the weights of one input lie together */
+    int inputs, outputs, padded, vectors; /* vectors: 1 the bias, or 3 with what normalises the sums */
+    float *bias;         /* [padded] */
+    float *gain, *shift; /* [padded] each, if vectors is 3 */
+    float *weights;      /* [inputs][padded]: the weights of one input lie together */
 } Layer;
 
 typedef struct {
     PyObject_HEAD
-    int layers, tanh_hidden, tanh_output;
+    int layers, tanh_hidden, tanh_output, layer_norm;
     Py_ssize_t d;
     Layer *layer;
     void *memory;       /* one allocation; the pointers below and those of the layers lie in it */
@@ -323,6 +325,40 @@ CLONES static void affine(const Layer *layer, const float *restrict x, float *re
             out[o] += x0 * w0[o];
     }
 #undef ROW
+}
+
+/* The sum of sixteen parts, in their order. */
+static inline float sum_of(const float lanes[OUTPUT_LANES])
+{
+    float sum = lanes[0];
+    for (int l = 1; l < OUTPUT_LANES; l++)
+        sum += lanes[l];
+    return sum;
+}
+
+/* x = (x - mean) / sqrt(variance + 1e-5) * gain + shift over the outputs: torch.nn.LayerNorm. Sums run in sixteen parts, of every
+   sixteenth output in order, so that vectors of any width make the same bits. */
+CLONES static void normalise(const Layer *layer, float *restrict x)
+{
+    const int outputs = layer->outputs, padded = layer->padded / OUTPUT_LANES * OUTPUT_LANES;
+    const float *gain = __builtin_assume_aligned(layer->gain, 64), *shift = __builtin_assume_aligned(layer->shift, 64);
+    float lanes[OUTPUT_LANES] = {0};
+    x = __builtin_assume_aligned(x, 64);
+    for (int o = 0; o < padded; o += OUTPUT_LANES)
+        for (int l = 0; l < OUTPUT_LANES; l++)
+            lanes[l] += x[o + l]; /* the padding is zero */
+    const float mean = sum_of(lanes) / (float)outputs;
+    for (int o = 0; o < padded; o++)
+        x[o] -= mean;
+    for (int o = outputs; o < padded; o++)
+        x[o] = 0.0f;
+    memset(lanes, 0, sizeof lanes);
+    for (int o = 0; o < padded; o += OUTPUT_LANES)
+        for (int l = 0; l < OUTPUT_LANES; l++)
+            lanes[l] += x[o + l] * x[o + l];
+    const float scale = 1.0f / sqrtf(sum_of(lanes) / (float)outputs + 1e-5f);
+    for (int o = 0; o < padded; o++)
+        x[o] = x[o] * scale * gain[o] + shift[o];
 }
 
 CLONES static void tanh_in_place(float *restrict x, int padded)
@@ -416,6 +452,8 @@ static float *forward(Perceptron *self)
         affine(layer, x, y, self->nonzero);
         if (l == self->layers - 1)
             break;
+        if (layer->vectors == 3)
+            normalise(layer, y);
         (self->tanh_hidden ? tanh_in_place : relu_in_place)(y, layer->padded);
         float *other = x;
         x = y;
@@ -463,7 +501,7 @@ end:
     return result;
 }
 
-PyDoc_STRVAR(load_doc, "load(theta): take over the weights and biases of theta, float32 [d].");
+PyDoc_STRVAR(load_doc, "load(theta): take over the layers of theta, float32 [d].");
 
 static PyObject *load(Perceptron *self, PyObject *object)
 {
@@ -475,8 +513,9 @@ static PyObject *load(Perceptron *self, PyObject *object)
         const Layer *layer = self->layer + l;
         transpose(from, layer->weights, (size_t)layer->outputs, (size_t)layer->inputs, (size_t)layer->padded);
         from += (size_t)layer->outputs * layer->inputs;
-        memcpy(layer->bias, from, (size_t)layer->outputs * sizeof *from);
-        from += layer->outputs;
+        float *const vectors[] = {layer->bias, layer->gain, layer->shift};
+        for (int v = 0; v < layer->vectors; v++, from += layer->outputs)
+            memcpy(vectors[v], from, (size_t)layer->outputs * sizeof *from);
     }
     PyBuffer_Release(&theta);
     Py_RETURN_NONE;
@@ -490,7 +529,7 @@ static int allocate(Perceptron *self)
     size_t widest = (size_t)padding(self->layer[0].inputs), floats = 0;
     for (int l = 0; l < self->layers; l++) {
         const size_t padded = (size_t)self->layer[l].padded;
-        floats += padded * ((size_t)self->layer[l].inputs + 1);
+        floats += padded * (size_t)(self->layer[l].inputs + self->layer[l].vectors);
         widest = padded > widest ? padded : widest;
     }
     self->memory = PyMem_Calloc(floats + 7 * widest + OUTPUT_LANES, sizeof(float));
@@ -502,8 +541,10 @@ static int allocate(Perceptron *self)
     for (int l = 0; l < self->layers; l++) {
         Layer *layer = self->layer + l;
         layer->bias = next;
-        layer->weights = next + layer->padded;
-        next += (size_t)layer->padded * ((size_t)layer->inputs + 1);
+        layer->gain = next + layer->padded;
+        layer->shift = next + 2 * layer->padded;
+        layer->weights = next + (size_t)layer->padded * (size_t)layer->vectors;
+        next = layer->weights + (size_t)layer->padded * (size_t)layer->inputs;
     }
     float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half};
     for (int p = 0; p < 6; p++, next += widest)
@@ -537,8 +578,10 @@ static int measure(Perceptron *self, PyObject *sizes)
         if (l > 0)
             self->layer[l - 1].outputs = (int)size, self->layer[l - 1].padded = padding((int)size);
     }
-    for (int l = 0; l < self->layers; l++)
-        self->d += (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + 1);
+    for (int l = 0; l < self->layers; l++) {
+        self->layer[l].vectors = self->layer_norm && l < self->layers - 1 ? 3 : 1;
+        self->d += (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + self->layer[l].vectors);
+    }
     return 0;
 }
 
@@ -563,11 +606,13 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     PyObject *sizes, *low_object, *high_object;
     const char *activation, *output;
     Py_buffer low, high;
-    if (!PyArg_ParseTuple(args, "O!ssOO", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object))
+    int layer_norm = 0;
+    if (!PyArg_ParseTuple(args, "O!ssOO|p", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object, &layer_norm))
         return NULL;
     Perceptron *self = (Perceptron *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
+    self->layer_norm = layer_norm;
     self->tanh_hidden = choice("activation", activation, "tanh", "relu");
     self->tanh_output = self->tanh_hidden < 0 ? -1 : choice("output", output, "tanh", "clip");
     if (self->tanh_output < 0 || measure(self, sizes) < 0 || allocate(self) < 0)
@@ -603,7 +648,7 @@ static PyMethodDef perceptron_methods[] = {
 static PyTypeObject perceptron_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "esac_mpi._kernels.Perceptron",
-    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high): the forward pass of a policy."),
+    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False): the forward pass of a policy."),
     .tp_basicsize = sizeof(Perceptron),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = perceptron_new,
@@ -627,7 +672,7 @@ PyMODINIT_FUNC PyInit__kernels(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (PyModule_AddType(module, &perceptron_type) < 0) {
+    if (PyModule_AddType(module, &perceptron_type) < 0 || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_DECREF(module);
         return NULL;
     }

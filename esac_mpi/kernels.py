@@ -3,7 +3,8 @@
 Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
 which. The normal numbers are the same bits either way. The forward passes differ in the last bits: the compiled one adds
 the terms of an output in the order of the inputs, after the bias, and leaves out inputs that are zero (so a weight that is
-nan or inf shows only when its input is not zero); numpy's order is the BLAS library's.
+nan or inf shows only when its input is not zero), and sums over the units of a layer, for its normalisation, in sixteen float32
+parts: every sixteenth unit in order, then the parts in order. numpy's orders are the BLAS library's and its own.
 """
 
 import importlib
@@ -18,7 +19,9 @@ import numpy as np
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
+INTERFACE = 2  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
+LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
 
 
@@ -103,21 +106,35 @@ def directions(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(exchanged, s, c), np.where(exchanged, c, s)
 
 
-class NumpyPerceptron:
-    """The forward pass of a policy: `sizes` are (observation, hidden ..., action); low and high float32 [action]."""
+def layer_normalised(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Return the sums x of a layer, float32 [units], at mean 0 and variance 1, times gain plus shift: torch.nn.LayerNorm's."""
+    centred = x - x.mean()
+    return centred * (1 / np.sqrt(np.mean(centred * centred) + np.float32(LAYER_NORM_EPSILON))) * gain + shift
 
-    def __init__(self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray) -> None:
-        self._sizes, self._activation, self._output = sizes, activation, output
+
+class NumpyPerceptron:
+    """The forward pass of a policy: `sizes` are (observation, hidden ..., action); low and high float32 [action].
+
+    With layer_norm the sums of the hidden layers are normalised before the activation.
+    """
+
+    def __init__(
+        self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray, layer_norm: bool = False
+    ) -> None:
+        self._sizes, self._activation, self._output, self._layer_norm = sizes, activation, output, layer_norm
         self._low, self._high, self._centre, self._half = low, high, (high + low) / 2, (high - low) / 2
-        self._theta = np.zeros(sum(o * (i + 1) for i, o in pairwise(sizes)), np.float32)
-        self._layers, start = [], 0  # views into theta: matrix [out, in], bias [out]
-        for fan_in, fan_out in pairwise(sizes):
-            bias = start + fan_out * fan_in
-            self._layers.append((self._theta[start:bias].reshape(fan_out, fan_in), self._theta[bias : bias + fan_out]))
-            start = bias + fan_out
+        normed = 2 * sum(sizes[1:-1]) if layer_norm else 0
+        self._theta = np.zeros(sum(o * (i + 1) for i, o in pairwise(sizes)) + normed, np.float32)
+        self._layers, start = [], 0  # views into theta: matrix [out, in], then bias, gain and shift [vectors, out]
+        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+            vectors = 3 if layer_norm and layer < len(sizes) - 2 else 1
+            middle, stop = start + fan_out * fan_in, start + fan_out * (fan_in + vectors)
+            matrix, rest = self._theta[start:middle].reshape(fan_out, fan_in), self._theta[middle:stop].reshape(vectors, fan_out)
+            self._layers.append((matrix, *rest))
+            start = stop
 
     def load(self, theta: np.ndarray) -> None:
-        """Take over the weights and biases of theta, float32 [d]: per layer the matrix [out, in], then the bias [out]."""
+        """Take over theta, float32 [d]: per layer the matrix [out, in], the bias [out], gain and shift [out] if normalised."""
         if theta.shape != self._theta.shape or theta.dtype != np.float32:
             raise ValueError(f"theta must be float32 {list(self._theta.shape)}, got {theta.dtype} {list(theta.shape)}")
         self._theta[:] = theta
@@ -133,11 +150,13 @@ class NumpyPerceptron:
         x = observation.astype(np.float32, copy=False)
         if mean is not None:
             x = np.clip((x - mean) / std, -5.0, 5.0)
-        for i, (weight, bias) in enumerate(self._layers):
+        for i, (weight, bias, *normed) in enumerate(self._layers):
             if i:
                 x = np.maximum(x, 0.0) if self._activation == "relu" else np.tanh(x)
             x = np.dot(weight, x)
             x += bias
+            if normed:
+                x = layer_normalised(x, *normed)
         y = np.tanh(x) if self._output == "tanh" else np.clip(x, -1.0, 1.0)
         out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
 
@@ -155,7 +174,8 @@ def _saturated(perceptron: Any) -> bytes:
 
 
 if _kernels is not None and (
-    normal(2**63, 2, 3, 4, 5, 7).tobytes() != numpy_normal(2**63, 2, 3, 4, 5, 7).tobytes()
+    getattr(_kernels, "INTERFACE", 1) != INTERFACE
+    or normal(2**63, 2, 3, 4, 5, 7).tobytes() != numpy_normal(2**63, 2, 3, 4, 5, 7).tobytes()
     or _saturated(_kernels.Perceptron) != _saturated(NumpyPerceptron)
 ):
     raise ImportError(f"{_kernels.__file__} was built from another source than kernels.py: run pip install again")

@@ -23,6 +23,12 @@ class Params:
     learner_env: Env | None = None  # where phases play that run beside the evaluation or carry on after it, on ranks that learn
 
 
+def make_layout(config: Config, env: Env) -> Layout:
+    """Return the layout of a run's policies."""
+    network = config.policy
+    return Layout((env.observation_size, *network.hidden, env.action_size), network.layer_norm)
+
+
 def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None) -> Policy:
     """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
     network = params.config.policy

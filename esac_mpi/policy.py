@@ -2,11 +2,17 @@
 
 theta holds, layer by layer, the weight matrix [out, in] row by row and then the bias [out]. theta_es, every offspring and
 the SAC mean share this layout (trunk + mean head), so a SAC copy behaves the same in both roles.
+
+With layer normalisation every hidden layer has a gain and a shift [out] after them, by which its sums are normalised before the
+activation. It is torch.nn.LayerNorm's (Ba et al. 2016, arXiv:1607.06450; biased variance, 1e-5 added to it), so that exports
+are plain modules, not the public ERL code's own (unbiased standard deviation, 1e-6 added to that).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,8 +22,9 @@ from esac_mpi.noise import Purpose, generator
 
 @dataclass(frozen=True)
 class Tensor:
-    """One weight matrix or bias inside theta."""
+    """One tensor inside theta: a weight matrix, a bias, or what normalises a hidden layer's sums."""
 
+    kind: Literal["weight", "bias", "gain", "shift"]
     shape: tuple[int, ...]
     start: int
 
@@ -27,21 +34,35 @@ class Tensor:
         return self.start + math.prod(self.shape)
 
 
+class Layer(NamedTuple):
+    """What there is of each tensor of a layer: arrays, torch tensors; gain and shift are None where nothing is normalised."""
+
+    weight: Any
+    bias: Any
+    gain: Any = None
+    shift: Any = None
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where the tensors of a multilayer perceptron lie in theta.
 
-    `sizes` are [observation, hidden ..., action]; `tensors` alternates weight and bias, input layer first.
+    `sizes` are [observation, hidden ..., action]; `tensors` has weight and bias of each layer, input layer first, and gain and
+    shift after those of a hidden layer with `layer_norm`.
     """
 
     sizes: tuple[int, ...]
+    layer_norm: bool = False
     tensors: tuple[Tensor, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         tensors: list[Tensor] = []
-        for fan_in, fan_out in pairwise(self.sizes):
-            for shape in ((fan_out, fan_in), (fan_out,)):
-                tensors.append(Tensor(shape, tensors[-1].stop if tensors else 0))
+        for layer, (fan_in, fan_out) in enumerate(pairwise(self.sizes)):
+            shapes: dict[Any, tuple[int, ...]] = {"weight": (fan_out, fan_in), "bias": (fan_out,)}
+            if self.layer_norm and layer < len(self.sizes) - 2:
+                shapes |= {"gain": (fan_out,), "shift": (fan_out,)}
+            for kind, shape in shapes.items():
+                tensors.append(Tensor(kind, shape, tensors[-1].stop if tensors else 0))
         object.__setattr__(self, "tensors", tuple(tensors))
 
     @property
@@ -55,18 +76,29 @@ class Layout:
             raise ValueError(f"theta must be float32 [{self.d}], got {theta.dtype} {list(theta.shape)}")
         return [theta[t.start : t.stop].reshape(t.shape) for t in self.tensors]
 
+    def grouped(self, of_tensors: Sequence[Any]) -> list[Layer]:
+        """Return what there is of every tensor, layer by layer."""
+        starts = [i for i, tensor in enumerate(self.tensors) if tensor.kind == "weight"]
+        return [Layer(*of_tensors[i:j]) for i, j in pairwise([*starts, len(self.tensors)])]
+
+    def layers(self, theta: np.ndarray) -> list[Layer]:
+        """Return the tensors of each layer as views into theta [d]."""
+        return self.grouped(self.views(theta))
+
     def rows(self) -> np.ndarray:
-        """Return the row boundaries in theta: every row of a matrix, every element of a bias; int64 [rows + 1]."""
+        """Return the row boundaries in theta: every row of a matrix, every element of a vector; int64 [rows + 1]."""
         lengths = np.concatenate([np.full(t.shape[0], t.shape[1] if len(t.shape) == 2 else 1) for t in self.tensors])
         return np.concatenate([[0], np.cumsum(lengths)])
 
     def initial(self, seed: int, network: int) -> np.ndarray:
-        """Return initial weights, float32 [d]: Xavier-uniform matrices and zero biases (public ESAC code)."""
+        """Return initial weights, float32 [d]: Xavier-uniform matrices and zero biases (public ESAC code), gain 1 and shift 0."""
         theta = np.zeros(self.d, np.float32)
         random = generator(seed, Purpose.INIT, member=network)
-        for view in self.views(theta)[::2]:
-            bound = np.sqrt(6.0 / sum(view.shape))
-            view[:] = random.uniform(-bound, bound, view.shape)
+        for layer in self.layers(theta):
+            bound = np.sqrt(6.0 / sum(layer.weight.shape))
+            layer.weight[:] = random.uniform(-bound, bound, layer.weight.shape)
+            if layer.gain is not None:
+                layer.gain[:] = 1.0
         return theta
 
 
@@ -127,7 +159,7 @@ class Policy:
         self.low, self.high = np.asarray(low, np.float32), np.asarray(high, np.float32)  # [action] bounds of the task
         self.normaliser = normaliser
         self.theta = np.zeros(layout.d, np.float32)  # write to it, then refresh()
-        self._network = kernels.Perceptron(layout.sizes, activation, output, self.low, self.high)
+        self._network = kernels.Perceptron(layout.sizes, activation, output, self.low, self.high, layout.layer_norm)
         self._blank = np.zeros(layout.sizes[-1], np.float32)  # copying it is the fastest way to a fresh array
 
     def set(self, theta: np.ndarray) -> "Policy":

@@ -35,7 +35,7 @@ from esac_mpi.job import (
     together,
 )
 from esac_mpi.noise import BLOCK
-from esac_mpi.params import THETA_SAC, Params, make_policy
+from esac_mpi.params import THETA_SAC, Params, make_layout, make_policy
 from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
-    layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
+    layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)

@@ -63,10 +63,13 @@ def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
     for member in range(network.members):
         tensors = [t if network.members == 1 else t[member] for t in network.tensors]
         layers: list[nn.Module] = []
-        for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
-            linear = nn.Linear(*weight.shape)
-            linear.weight.data, linear.bias.data = weight.T.clone(), bias[0].clone()
-            layers += [linear, nn.ReLU() if activation == "relu" else nn.Tanh()]
+        for weight, bias, gain, shift in network.layout.grouped(tensors):
+            layers.append(nn.Linear(*weight.shape))
+            layers[-1].weight.data, layers[-1].bias.data = weight.T.clone(), bias[0].clone()
+            if gain is not None:
+                layers.append(nn.LayerNorm(gain.shape[1]))
+                layers[-1].weight.data, layers[-1].bias.data = gain[0].clone(), shift[0].clone()
+            layers.append(nn.ReLU() if activation == "relu" else nn.Tanh())
         members.append(nn.Sequential(*layers[:-1]).double())
     return members
 

@@ -105,13 +105,14 @@ def saturated(sac: SAC) -> SAC:
 # --- the equations
 
 
-@pytest.mark.parametrize("hidden", [(8, 8), (16,), (8, 12, 6)])
+@pytest.mark.parametrize(("hidden", "layer_norm"), [((8, 8), False), ((16,), False), ((8, 12, 6), False), ((8, 12, 6), True)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("value", [False, True])
-def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden):
+def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
     form = {"sac__value_network": value, "sac__automatic_temperature": automatic, "policy__activation": activation}
+    form["policy__layer_norm"] = layer_norm
     sac = saturated(perturbed(learner((3, *hidden, 2), sac__batch_size=64, **form)))
     plain = Plain(sac)
     outside = []
@@ -168,9 +169,11 @@ def test_where_both_critics_agree_each_has_half_the_gradient():
     assert distance(sac.actor.gradient, flat(plain.networks["actor"], "grad")) < 1e-5
 
 
-def test_bfloat16_products_are_close_and_parameters_stay_float32():
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_bfloat16_products_are_close_and_parameters_stay_float32(layer_norm):
     """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
-    full, half = (perturbed(learner((3, 32, 32, 2), sac__batch_size=64, learner__precision=p)) for p in ("fp32", "bf16"))
+    forms = ({"sac__batch_size": 64, "learner__precision": p, "policy__layer_norm": layer_norm} for p in ("fp32", "bf16"))
+    full, half = (perturbed(learner((3, 32, 32, 2), **form)) for form in forms)
     measured, close = learn(full), learn(half)
     assert close == pytest.approx(measured, rel=0.03, abs=0.02)
     for name in ("actor", "critic"):
@@ -214,21 +217,22 @@ def test_adam_is_torchs():
 # --- the actor in its three forms
 
 
-def test_theta_is_the_policys():
-    sac = perturbed(learner((3, 8, 8, 2)))
-    policy = Policy(Layout((3, 8, 8, 2)), "relu", "tanh", -np.ones(2), np.ones(2)).set(sac.theta)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_theta_is_the_policys(layer_norm):
+    form = {"policy__layer_norm": layer_norm}
+    sac, layout = perturbed(learner((3, 8, 8, 2), **form)), Layout((3, 8, 8, 2), layer_norm)
+    policy = Policy(layout, "relu", "tanh", -np.ones(2), np.ones(2)).set(sac.theta)
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     mean = modules(sac.actor)[0](torch.from_numpy(observations).double())[:, :2].tanh().detach().numpy()
     assert np.abs(np.stack([policy(o).copy() for o in observations]) - mean).max() < 1e-6
-    theta = Layout((3, 8, 8, 2)).initial(0, 1)
-    assert np.array_equal(learner((3, 8, 8, 2)).theta, theta)
+    assert np.array_equal(learner((3, 8, 8, 2), **form).theta, layout.initial(0, 1))
     sac.theta[:] = 0  # a copy
     assert sac.theta.any()
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_the_actor_that_collects_is_torchs(activation):
-    sac = perturbed(learner((3, 8, 8, 2), policy__activation=activation))
+@pytest.mark.parametrize(("activation", "layer_norm"), [("relu", False), ("tanh", False), ("tanh", True)])
+def test_the_actor_that_collects_is_torchs(activation, layer_norm):
+    sac = perturbed(learner((3, 8, 8, 2), policy__activation=activation, policy__layer_norm=layer_norm))
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     outputs = np.stack([forward(sac.actor.numpy(), activation, o) for o in observations])
     expected = modules(sac.actor, activation)[0](torch.from_numpy(observations).double()).detach()

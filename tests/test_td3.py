@@ -157,12 +157,13 @@ class Plain:
         return float(critic_loss.detach()), float(actor_loss.detach())
 
 
-@pytest.mark.parametrize("hidden", [(8, 8), (16,), (8, 12, 6)])
+@pytest.mark.parametrize(("hidden", "layer_norm"), [((8, 8), False), ((16,), False), ((8, 12, 6), False), ((8, 12, 6), True)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("name", RIVALS)
-def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden):
+def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden, layer_norm):
     """Six updates, TD3's actor in every second: what is measured, each gradient, parameters and targets."""
-    made = perturbed(learner(name, (3, *hidden, 2), batch_size=64, tau=0.1, policy__activation=activation))
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
+    made = perturbed(learner(name, (3, *hidden, 2), batch_size=64, tau=0.1, **form))
     plain, clipped = Plain(made, name, activation), []
     for step in range(6):
         fill(made, step)

@@ -12,7 +12,7 @@ import numpy as np
 
 import esac_mpi
 from esac_mpi import envs
-from esac_mpi.policy import Layout
+from esac_mpi.params import make_layout
 from esac_mpi.record import Run, RunFiles
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
@@ -67,8 +67,7 @@ def learner_phase(steps: int, rate: float) -> tuple[object, ...]:
 
 def dimension(run: RunFiles) -> int:
     """Return the number of parameters of a run's policy."""
-    env = envs.make(run.config.task.id)
-    return Layout((env.observation_size, *run.config.policy.hidden, env.action_size)).d
+    return make_layout(run.config, envs.make(run.config.task.id)).d
 
 
 def parts(run: RunFiles) -> dict[str, np.ndarray]:

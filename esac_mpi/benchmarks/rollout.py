@@ -4,7 +4,6 @@ import argparse
 import logging
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,8 +121,9 @@ class Contest:
         from torch import nn
 
         layers: list[nn.Module] = []
-        for fan_in, fan_out in pairwise(self.layout.sizes):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+        for layer in self.layout.layers(self.theta):
+            layers.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
+            layers += [nn.ReLU()] if layer.gain is None else [nn.LayerNorm(len(layer.gain)), nn.ReLU()]
         module = nn.Sequential(*layers[:-1], nn.Tanh())
         half, centre = (self.env.high - self.env.low) / 2, (self.env.high + self.env.low) / 2
         if (half != 1).any() or centre.any():

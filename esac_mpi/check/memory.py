@@ -9,8 +9,7 @@ from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.comm import boards
 from esac_mpi.config import Config
-from esac_mpi.params import Params
-from esac_mpi.policy import Layout
+from esac_mpi.params import Params, make_layout
 from esac_mpi.ram import size
 
 
@@ -42,7 +41,7 @@ class Counter:
 
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
-    layout, counter = Layout((env.observation_size, *config.policy.hidden, env.action_size)), Counter(ranks)
+    layout, counter = make_layout(config, env), Counter(ranks)
     noise = set_up.make_epsilon(config, layout, counter)
     set_up.make_state(Params(config, layout, env.horizon, noise), counter)
     return counter.bytes + 2**20

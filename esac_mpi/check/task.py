@@ -7,8 +7,7 @@ from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line, spans
 from esac_mpi.config import Config
 from esac_mpi.envs import probe
-from esac_mpi.params import Params
-from esac_mpi.policy import Layout
+from esac_mpi.params import Params, make_layout
 
 
 def playing(config: Config, ranks: list[Rank]) -> list[Line]:
@@ -31,8 +30,7 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
     """Return the line about what the ranks have to do."""
     if env is None:
         return []
-    layout = Layout((env.observation_size, *config.policy.hidden, env.action_size))
-    params = Params(config, layout, env.horizon, epsilon.Philox(config.seed))
+    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     found, better = set_up.spread(params, ranks)
     if better and getattr(config.own, "episodes_on", "") == "root":
         better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"

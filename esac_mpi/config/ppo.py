@@ -64,3 +64,8 @@ class PPO(Table):
                 f"learner.precision = {precision}: not with algorithm = {config.algorithm}, whose updates are "
                 "stable-baselines3's, in float32"
             )
+        if config.policy.layer_norm:
+            yield (
+                f"policy.layer_norm = true: not with algorithm = {config.algorithm}, whose networks are stable-baselines3's, "
+                "which have no layer normalisation"
+            )

@@ -13,6 +13,10 @@ class Whole(Protocol):
         """Which algorithm runs."""
 
     @property
+    def policy(self) -> Any:
+        """The table of that name."""
+
+    @property
     def learner(self) -> Any:
         """The table of that name."""
 

@@ -13,7 +13,7 @@ from esac_mpi.learners.network import Adam, Network, assign, forward
 from esac_mpi.learners.replay import Held, Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learning import Phase, Steps
-from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.policy import Layer, Layout, Normaliser
 
 
 def device(options: configuration.Learner) -> torch.device:
@@ -107,7 +107,7 @@ class GradientLearner:
         self.normaliser = None if sums is None else Normaliser.of(sums)
         self.seen = None if sums is None else np.zeros_like(sums)
 
-    def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def _action(self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
         if self.env_steps < self.options.start_steps:
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)

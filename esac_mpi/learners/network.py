@@ -16,11 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from esac_mpi.policy import Layout
+from esac_mpi.kernels import LAYER_NORM_EPSILON, layer_normalised
+from esac_mpi.policy import Layer, Layout
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
 RELU_BACKWARD = torch.ops.aten.threshold_backward.grad_input
 TANH_BACKWARD = torch.ops.aten.tanh_backward.grad_input
+LAYER_NORM = torch.ops.aten.native_layer_norm.out
+LAYER_NORM_BACKWARD = torch.ops.aten.native_layer_norm_backward.out
 
 
 class Operations(list[Callable[[], Any]]):
@@ -40,10 +43,10 @@ class Operations(list[Callable[[], Any]]):
 class Network:
     """Equal perceptrons, side by side: `values` [members * d] is all of their parameters, tensor by tensor of `layout`.
 
-    `layers` are the (weight, bias) that a pass multiplies by, views [members, in, out] and [members, 1, out];
-    `gradients` are where it leaves their gradients, [members, out, in] and [members, 1, out]. With one member all of them
-    lack the first axis. With `products` = bfloat16 they are views into copies in that type: `refresh` copies `values`
-    there, `collect` copies the gradients to `gradient`.
+    `layers` are what a pass multiplies by and adds, views [members, in, out] of a weight and [members, 1, out] of a bias, gain
+    or shift; `gradients` are where it leaves their gradients, [members, out, in] and [members, 1, out]. With one member all of
+    them lack the first axis. With `products` = bfloat16 they are views into copies in that type, but for gain and shift, which
+    stay float32: `refresh` copies `values` there, `collect` copies the gradients to `gradient`.
     """
 
     def __init__(
@@ -68,14 +71,16 @@ class Network:
         self._values = self.values.to(products)  # itself, or a copy
         self._gradient = self.gradient.to(products)
         self.tensors = self._views(self.values)
-        views, gradients = self._views(self._values), self._views(self._gradient)
-        self.layers = list(zip(views[::2], views[1::2], strict=True))
-        self.gradients = list(zip([view.mT for view in gradients[::2]], gradients[1::2], strict=True))
+        kinds, copied = [t.kind for t in layout.tensors], self._views(self._values)
+        used = [own if kind in ("gain", "shift") else c for kind, own, c in zip(kinds, self.tensors, copied, strict=True)]
+        left = zip(kinds, self._views(self._gradient), strict=True)
+        self.layers = layout.grouped(used)
+        self.gradients = layout.grouped([view.mT if kind == "weight" else view for kind, view in left])
 
     def member(self, i: int) -> "Network":
         """Return member i alone, in the same memory, for passes that leave its parameters' gradients out."""
         one = copy.copy(self)
-        one.layers = [(weight[i], bias[i]) for weight, bias in self.layers]
+        one.layers = [Layer(*(None if tensor is None else tensor[i] for tensor in layer)) for layer in self.layers]
         one.gradients = []
         one.members, one.affine, one.product = 1, torch.addmm, torch.mm
         return one
@@ -90,14 +95,80 @@ class Network:
         if self._copied:
             self.gradient.copy_(self._gradient)
 
-    def numpy(self) -> list[np.ndarray]:
-        """Return the weights [in, out] and biases [1, out] of a single member in turn; views on a CPU, else copies."""
-        return [view.cpu().numpy() for view in self.tensors]
+    def numpy(self) -> list[Layer]:
+        """Return the layers of a single member, weights [in, out] and vectors [1, out]; views on a CPU, else copies."""
+        return self.layout.grouped([view.cpu().numpy() for view in self.tensors])
 
     def _views(self, values: Tensor) -> list[Tensor]:
         parts = values.split([self.members * (t.stop - t.start) for t in self.layout.tensors])
         views = [p.view(self.members, t.shape[0], -1).mT for p, t in zip(parts, self.layout.tensors, strict=True)]
         return [view[0] for view in views] if self.members == 1 else views
+
+
+class Normalisation:
+    """The buffers of layer normalisation in a pass, of a hidden layer: in float32, also between products in bfloat16.
+
+    `hidden` [members, rows, size] is that layer's buffer in the pass, which holds the normalised sums after `forward`; `affine`
+    is where the sums have to be before. Gradients of gain and shift that are bfloat16 were rounded at the end.
+    """
+
+    def __init__(self, hidden: Tensor) -> None:
+        self._rounded = hidden.dtype != torch.float32
+        self.hidden, self._sums = hidden, torch.empty_like(hidden, dtype=torch.float32)
+        self._normal = torch.empty_like(self._sums) if self._rounded else hidden
+        self._by_sums = torch.empty_like(self._sums)
+        self._mean, self._scale = self._sums[..., :1].clone(), self._sums[..., :1].clone()  # 1 / standard deviation
+
+    @property
+    def affine(self) -> Tensor:
+        """Where the layer's sums are put."""
+        return self.hidden if self._rounded else self._sums
+
+    def tail(self, rows: int) -> "Normalisation":
+        """Return the part that belongs to the last `rows` rows, in the same memory."""
+        part = copy.copy(self)
+        for name in ("hidden", "_sums", "_normal", "_by_sums", "_mean", "_scale"):
+            setattr(part, name, getattr(self, name)[..., -rows:, :])
+        return part
+
+    def forward(self, do: Operations, layer: Layer) -> None:
+        """Note the normalisation of `affine` to `hidden`."""
+        if self._rounded:
+            do.note(self._sums.copy_, self.hidden)
+        vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
+        for x, gain, shift, y, mean, scale in _each(self._sums, *vectors, self._normal, self._mean, self._scale):
+            do.note(LAYER_NORM, x, gain.shape, gain, shift, LAYER_NORM_EPSILON, out0=y, out1=mean, out2=scale)
+        if self._rounded:
+            do.note(self.hidden.copy_, self._normal)
+
+    def backward(self, do: Operations, layer: Layer, delta: Tensor, gradients: Layer | None) -> Tensor:
+        """Return the gradient by the sums, given `delta` by what came of them; leave that of gain and shift in `gradients`."""
+        vectors, kept = (layer.gain[..., 0, :], layer.shift[..., 0, :]), []
+        if gradients:
+            kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]]
+        made = kept if kept and not self._rounded else [torch.empty_like(vector) for vector in vectors]
+        given = _cast(do, delta, torch.float32), self._sums, self._mean, self._scale
+        for d, x, mean, scale, gain, shift, out, by_gain, by_shift in _each(*given, *vectors, self._by_sums, *made):
+            known = d, x, gain.shape, mean, scale, gain, shift, [True] * 3
+            do.note(LAYER_NORM_BACKWARD, *known, out0=out, out1=by_gain, out2=by_shift)
+        for into, float32 in zip(kept, made, strict=False):
+            if into is not float32:
+                do.note(into.copy_, float32)
+        return _cast(do, self._by_sums, delta.dtype)
+
+
+def _cast(do: Operations, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x, or what will be a copy of it in another type."""
+    if x.dtype == dtype:
+        return x
+    cast = torch.empty_like(x, dtype=dtype)
+    do.note(cast.copy_, x)
+    return cast
+
+
+def _each(*tensors: Tensor) -> Any:
+    """Return the tensors of each member in turn; the first has an axis of rows."""
+    return zip(*tensors, strict=True) if tensors[0].dim() == 3 else (tensors,)
 
 
 class Pass:
@@ -115,6 +186,7 @@ class Pass:
         self.hidden, self._last = buffers[:-1], buffers[-1]
         self.output = self._last.float()  # itself, or a copy; the next pass overwrites it
         self.deltas = [torch.empty_like(x) for x in self.hidden]
+        self.normal = [Normalisation(x) if network.layout.layer_norm else None for x in self.hidden]
         self.thin = out == 1 and bool(hidden)
 
     def tail(self, rows: int) -> "Pass":
@@ -123,19 +195,22 @@ class Pass:
         part.thin = self.thin
         part.hidden = [x[..., -rows:, :] for x in self.hidden]
         part.deltas = [x[..., -rows:, :] for x in self.deltas]
+        part.normal = [normal and normal.tail(rows) for normal in self.normal]
         part.output, part._last = self.output[..., -rows:, :], self._last[..., -rows:, :]
         return part
 
     def forward(self, do: Operations, network: Network, x: Tensor) -> Tensor:
         """Return `output`, which then holds the outputs for inputs x, float32."""
-        x = self._cast(do, x)
-        for (weight, bias), hidden in zip(network.layers, self.hidden, strict=False):
-            do.note(network.affine, bias, x, weight, out=hidden)
+        x = _cast(do, x, self._last.dtype)
+        for layer, hidden, normal in zip(network.layers, self.hidden, self.normal, strict=False):
+            do.note(network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden)
+            if normal:
+                normal.forward(do, layer)
             do.note(network.activate_, hidden)
             x = hidden
-        weight, bias = network.layers[-1]
+        weight, bias, *_ = network.layers[-1]
         if self.thin:
-            for b, h, w, out in self._each(bias[..., 0], x, weight[..., 0], self._last[..., 0]):
+            for h, b, w, out in _each(x, bias[..., 0], weight[..., 0], self._last[..., 0]):
                 do.note(torch.addmv, b, h, w, out=out)
         else:
             do.note(network.affine, bias, x, weight, out=self._last)
@@ -145,46 +220,40 @@ class Pass:
 
     def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> None:
         """Leave in `network.gradient` the gradient of a sum, given its gradient `delta` by the outputs for inputs x."""
-        delta, inputs = self._cast(do, delta), [self._cast(do, x), *self.hidden]
+        dtype = self._last.dtype
+        delta, inputs = _cast(do, delta, dtype), [_cast(do, x, dtype), *self.hidden]
         last = len(self.hidden)
         for i in range(last, -1, -1):
-            weight, bias = network.gradients[i]
+            weight, bias, *_ = network.gradients[i]
             if i == last and self.thin:
-                for h, d, g in self._each(inputs[i].mT, delta[..., 0], weight[..., 0, :]):
+                for h, d, g in _each(inputs[i].mT, delta[..., 0], weight[..., 0, :]):
                     do.note(torch.mv, h, d, out=g)
             else:
                 do.note(network.product, delta.mT, inputs[i], out=weight)
             do.note(torch.sum, delta, -2, keepdim=True, out=bias)
             if i:
-                delta = self._back(do, network, i, delta)
+                delta = self._back(do, network, i, delta, network.gradients[i - 1])
         if network.products != torch.float32:
             do.note(network.collect)
 
     def inputs_backward(self, do: Operations, network: Network, delta: Tensor) -> Tensor:
         """Return the gradient by the first layer's sums, as `backward` has it on its way; leave the network's alone."""
-        delta = self._cast(do, delta)
+        delta = _cast(do, delta, self._last.dtype)
         for i in range(len(self.hidden), 0, -1):
             delta = self._back(do, network, i, delta)
         return delta
 
-    def _back(self, do: Operations, network: Network, i: int, delta: Tensor) -> Tensor:
-        """Return the gradient by the sums of layer i - 1, given that by the sums of layer i."""
+    def _back(self, do: Operations, network: Network, i: int, delta: Tensor, gradients: Layer | None = None) -> Tensor:
+        """Return the gradient by the sums of layer i - 1, given that by the sums of layer i.
+
+        gradients: where to leave those of what normalises layer i - 1.
+        """
         product = torch.mul if self.thin and i == len(self.hidden) else network.product  # one output: an outer product
         out = self.deltas[i - 1]
-        do.note(product, delta, network.layers[i][0].mT, out=out)
+        do.note(product, delta, network.layers[i].weight.mT, out=out)
         do.note(network.deactivate, out, self.hidden[i - 1], grad_input=out)
-        return out
-
-    def _cast(self, do: Operations, x: Tensor) -> Tensor:
-        if x.dtype == self._last.dtype:
-            return x
-        cast = torch.empty_like(x, dtype=self._last.dtype)
-        do.note(cast.copy_, x)
-        return cast
-
-    def _each(self, *tensors: Tensor) -> Any:
-        """Return the tensors of each member in turn."""
-        return zip(*tensors, strict=True) if self.output.dim() == 3 else (tensors,)
+        normal = self.normal[i - 1]
+        return normal.backward(do, network.layers[i - 1], out, gradients) if normal else out
 
 
 class Adam:
@@ -228,9 +297,11 @@ def assign(tensor: Tensor, array: np.ndarray) -> None:
     tensor.copy_(torch.from_numpy(array))
 
 
-def forward(tensors: Sequence[np.ndarray], activation: str, x: np.ndarray) -> np.ndarray:
+def forward(layers: Sequence[Layer], activation: str, x: np.ndarray) -> np.ndarray:
     """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step."""
-    for weight, bias in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
+    for weight, bias, gain, shift in layers[:-1]:
         x = x @ weight + bias[0]
+        if gain is not None:
+            x = layer_normalised(x, gain[0], shift[0])
         x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
-    return x @ tensors[-2] + tensors[-1][0]
+    return x @ layers[-1].weight + layers[-1].bias[0]

@@ -41,7 +41,7 @@ class SAC(GradientLearner):
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
         actor = np.concatenate([theta[:-a], head[:-a], theta[-a:], head[-a:]])  # its last layer is [mean; log std]
         self._trunk = layout.d - a
-        self.actor = self.actor_network(Layout((o, *hidden, 2 * a)), actor)
+        self.actor = self.actor_network(Layout((o, *hidden, 2 * a), layout.layer_norm), actor)
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
         self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
         self.value = self.network(*value) if config.sac.value_network else None

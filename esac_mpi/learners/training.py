@@ -13,7 +13,7 @@ from esac_mpi.envs import Env, UnstablePhysics, transition
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.policy import Normaliser, count_in
+from esac_mpi.policy import Layer, Normaliser, count_in
 
 
 class Streams(NamedTuple):
@@ -37,7 +37,7 @@ class Learner(Protocol):
     seen: np.ndarray | None  # sums over the observations that the phase acts on, [3, o], where they are asked for
 
 
-Act = Callable[[list[np.ndarray], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
+Act = Callable[[list[Layer], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
 Learn = Callable[[int, Streams], Generator[bool, None, int]]  # updates due for the training steps after the given one
 
 

@@ -20,8 +20,13 @@ class Unexportable(Exception):
 
 def npz(policy: Any, out: Path) -> Actor:
     """Write arrays; return how they act, in plain numpy."""
-    views = policy.layout.views(policy.theta)
-    arrays = {f"{kind}{layer}": views[2 * layer + k] for layer in range(len(views) // 2) for k, kind in enumerate("Wb")}
+    layers = policy.layout.layers(policy.theta)
+    arrays = {
+        f"{name}{i}": array
+        for i, layer in enumerate(layers)
+        for name, array in zip(("W", "b", "gain", "shift"), layer, strict=True)
+        if array is not None
+    }
     if policy.normaliser is not None:
         arrays |= {"mean": policy.normaliser.mean, "std": policy.normaliser.std}
     arrays |= {name: np.array(getattr(policy, name)) for name in ("low", "high", "activation", "output", "task")}
@@ -34,8 +39,10 @@ def npz(policy: Any, out: Path) -> Actor:
     def act(x: np.ndarray) -> np.ndarray:
         if "mean" in p:
             x = np.clip((x - p["mean"]) / p["std"], -5, 5)
-        for layer in range(len(views) // 2):
-            x = (hidden(x) if layer else x) @ p[f"W{layer}"].T + p[f"b{layer}"]
+        for i in range(len(layers)):
+            x = (hidden(x) if i else x) @ p[f"W{i}"].T + p[f"b{i}"]
+            if f"gain{i}" in p:
+                x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * p[f"gain{i}"] + p[f"shift{i}"]
         return np.clip((p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"])
 
     return act
@@ -67,8 +74,12 @@ def onnx(policy: Any, out: Path) -> Actor:
 
 def sb3(policy: Any, out: Path) -> Actor:
     """Write a stable-baselines3 SAC; return how it acts. Raises Unexportable."""
-    if policy.output != "tanh" or policy.normaliser is not None:
-        what = "clips its output" if policy.output != "tanh" else "standardises its observations"
+    beyond = {
+        "clips its output": policy.output != "tanh",
+        "standardises its observations": policy.normaliser is not None,
+        "normalises its hidden layers": policy.layout.layer_norm,
+    }
+    for what in (what for what, found in beyond.items() if found):
         raise Unexportable(
             f"{policy.path}: this policy {what}, which stable-baselines3's SAC does not: take torchscript, onnx or npz"
         )

@@ -4,9 +4,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from esac_mpi.kernels import LAYER_NORM_EPSILON
+
 
 def fill(network: Any, arrays: list[np.ndarray]) -> None:
-    """Put weight and bias of each layer in turn into a torch module."""
+    """Put the tensors of each layer in turn into a torch module."""
     import torch
 
     network.load_state_dict(dict(zip(network.state_dict(), map(torch.tensor, arrays), strict=True)))
@@ -19,8 +21,10 @@ def module(policy: Any) -> Any:
 
     views, normaliser = policy.layout.views(policy.theta), policy.normaliser
     parts: list[Any] = []
-    for weight in views[::2]:
-        parts += [nn.Linear(weight.shape[1], weight.shape[0]), nn.ReLU() if policy.activation == "relu" else nn.Tanh()]
+    for layer in policy.layout.grouped(views):
+        parts.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
+        parts += [] if layer.gain is None else [nn.LayerNorm(len(layer.gain), eps=LAYER_NORM_EPSILON)]
+        parts.append(nn.ReLU() if policy.activation == "relu" else nn.Tanh())
     parts[-1] = nn.Tanh() if policy.output == "tanh" else nn.Hardtanh()  # which clips to [-1, 1]
     low, high = policy.low, policy.high
     constants = {"low": low, "high": high, "centre": (high + low) / 2, "span": (high - low) / 2}
