@@ -82,7 +82,7 @@ def _change(weights: np.ndarray, spread: Spread, random: np.random.Generator) ->
     left = np.arange(count)
     while left.size:  # the first change of each weight, then the second of those that have one, ...
         now = left[np.unique(places[left], return_index=True)[1]]
-        old = weights[places[now]].astype(np.float64)
+        old = weights[places[now]]
         new = np.where(reset[now], normal[now], old + strength[now] * np.abs(old) * normal[now])
         weights[places[now]] = np.clip(new, -LARGEST_WEIGHT, LARGEST_WEIGHT)
         left = np.setdiff1d(left, now, assume_unique=True)

@@ -111,7 +111,7 @@ def test_births_with_n_point_crossover_by_hand():
         "which": [0, 0, 0, 0, 0, 0, 1],
         "mutated": [1, 0, 1, 1, 0, 0, 1],  # below 0.5, but the copy in slot 4
     }
-    assert [call[0].tolist() for call in random.calls[:2]] == [[1], [1, 3, 5]]
+    assert [(call[0].tolist(), call[1]) for call in random.calls[:2]] == [([1], 2), ([1, 3, 5], 2)]
     assert random.spent
 
 
