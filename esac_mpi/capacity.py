@@ -8,7 +8,7 @@ from esac_mpi import ram
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.config import Config
-from esac_mpi.config.reads import tables
+from esac_mpi.config.reads import tables, unread
 from esac_mpi.envs import Env
 from esac_mpi.transitions import width
 
@@ -24,7 +24,8 @@ def phase_steps(config: Config, horizon: int) -> int:
 
 def table(config: Config) -> str:
     """Return the table that has the replay's capacity; empty for an algorithm without one."""
-    return next((name for name in tables(config.algorithm) if hasattr(getattr(config, name), "replay_capacity")), "")
+    found = [name for name in tables(config.algorithm) if hasattr(getattr(config, name), "replay_capacity")]
+    return next((name for name in found if not unread(config, [f"{name}.replay_capacity"])), "")
 
 
 def most_added(config: Config, horizon: int) -> float:

@@ -35,7 +35,7 @@ from esac_mpi.job import (
     together,
 )
 from esac_mpi.noise import BLOCK
-from esac_mpi.params import THETA_SAC, Params, make_layout, make_policy
+from esac_mpi.params import Params, make_layout, make_policy
 from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
     learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
-    learner = together(world, lambda: make_learner(config, layout, env, world), learner_errors)
+    learner = together(world, lambda: make_learner(params, env, initial, world), learner_errors)
     job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), learner)
 
     device = "none" if learner is None else str(learner.device)
@@ -164,8 +164,12 @@ def learning_here(config: Config, world: World) -> Learning | None:
     return learning if learning and learning.ranks(world.rank) else None
 
 
-def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) -> Any:
-    """Return the gradient learner, on the ranks that have one. Raises ReplayTooLarge for one without room."""
+def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
+    """Return the gradient learner, on the ranks that have one, as it goes with the state before the first generation.
+
+    Raises ReplayTooLarge for one without room.
+    """
+    config, layout = params.config, params.layout
     learning = learning_here(config, world)
     if learning is None:
         return None
@@ -173,7 +177,7 @@ def make_learner(config: Config, layout: Layout, env: envs.Env, world: World) ->
     if (need := capacity.needed(config, env)) > (free := ram.free()):
         log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
     reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
-    theta = layout.initial(config.seed, THETA_SAC)
+    theta = learning.actor(initial)
     try:
         return learners.make(learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env))
     except MemoryError as error:

@@ -17,7 +17,15 @@ from esac_mpi.params import THETA_SAC, Params
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 
 DECLARES = Declaration(
-    learning=Learning(learner=lambda config: "ddpg", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
+    learning=Learning(
+        learner=lambda config: "ddpg",
+        actor=lambda state: state.theta,
+        ranks=at_root,
+        reserve=reserve,
+        added=added,
+        own_env=never,
+        beside=never,
+    ),
     discrete=True,
     evolution=None,
     work="episodes",

@@ -5,7 +5,9 @@ No field has a default: what is forgotten is an error at the import, not another
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from esac_mpi.config import Config, Evolution
 
@@ -15,6 +17,7 @@ class Learning:
     """The gradient learner of an algorithm."""
 
     learner: Callable[[Config], str]  # a file of learners/
+    actor: Callable[[Any], np.ndarray]  # State -> its actor, which a learner begins with, float32 [d]
     ranks: Callable[[int], bool]  # rank -> whether it has one
     reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions that a phase may add while the learner is held
     added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay

@@ -47,6 +47,7 @@ def reserve(config: Config, horizon: int) -> int:
 DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "erl" if config.erl.learner == "ddpg" else config.erl.learner,
+        actor=lambda state: state.theta,
         ranks=at_root,
         reserve=reserve,
         added=lambda config, horizon: added_by_phases(config, reserve(config, horizon)),

@@ -43,6 +43,7 @@ from esac_mpi.rollout import Board
 DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "sac",
+        actor=lambda state: state.theta_sac,
         ranks=at_root,
         reserve=esac_phase.reserve,
         added=esac_phase.added,

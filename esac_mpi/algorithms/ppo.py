@@ -21,6 +21,7 @@ from esac_mpi.rollout import Board
 DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "ppo",
+        actor=lambda state: state.theta,
         ranks=at_root,
         reserve=lambda config, _: 0,  # it has no replay
         added=lambda config, _: 0,

@@ -21,6 +21,7 @@ from esac_mpi.rollout import Board
 DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "sac",
+        actor=lambda state: state.theta_sac,
         ranks=at_root,
         reserve=lambda config, _: config.sac.steps_per_generation,
         added=lambda config, _: added_by_phases(config, config.sac.steps_per_generation),

@@ -33,7 +33,15 @@ def added(config: Config, horizon: int) -> float:
 
 
 DECLARES = Declaration(
-    learning=Learning(learner=lambda config: "td3", ranks=at_root, reserve=reserve, added=added, own_env=never, beside=never),
+    learning=Learning(
+        learner=lambda config: "td3",
+        actor=lambda state: state.theta,
+        ranks=at_root,
+        reserve=reserve,
+        added=added,
+        own_env=never,
+        beside=never,
+    ),
     discrete=False,
     evolution=None,
     work="episodes",
