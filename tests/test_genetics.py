@@ -12,6 +12,7 @@ from esac_mpi.policy import Layout
 
 PUBLIC = Spread(fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05)
 LAYOUT = Layout((7, 16, 3))
+NORMALISED = Layout((1, 2, 1), layer_norm=True)
 
 
 def theta(*numbers: float) -> np.ndarray:
@@ -54,6 +55,16 @@ def test_without_exchanges_the_children_are_the_parents():
     one, other = genetics.n_point(theta(1, 2, 3), theta(4, 5, 6), Layout((2, 1)), Drawn(0, [], [], 0, [], []))
     np.testing.assert_array_equal(one, theta(1, 2, 3))
     np.testing.assert_array_equal(other, theta(4, 5, 6))
+
+
+def test_what_normalises_a_layer_is_exchanged_like_its_bias():
+    # matrix [2, 1], bias, gain and shift [2] of the hidden layer; matrix [1, 2] and bias [1] of the output
+    random = Drawn(0, [], [], 0, [], [], 1, [0], [0.1], 1, [1], [0.9], 0, [], [], 0, [], [])
+    first, second = np.arange(11, dtype=np.float32), np.arange(20, 31, dtype=np.float32)
+    one, other = genetics.n_point(first, second, NORMALISED, random)
+    np.testing.assert_array_equal(one, theta(0, 1, 2, 3, 4, 5, 6, 27, 8, 9, 10))
+    np.testing.assert_array_equal(other, theta(20, 21, 22, 23, 4, 25, 26, 27, 28, 29, 30))
+    assert random.calls[::3] == [(4,), (2,), (2,), (2,), (2,), (1,)]
 
 
 def exchanged_one_by_one(first: np.ndarray, second: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -102,6 +113,16 @@ def test_the_kind_of_a_change_at_its_bounds():
     assert one_change(2.0, 0.05, 1.5) == 1.5
     assert one_change(2.0, np.nextafter(0.1, 0), 1.5) == 1.5
     assert one_change(2.0, 0.1, 1.0) == pytest.approx(2.2)
+
+
+def test_what_normalises_a_layer_is_never_mutated():
+    often, parent = PUBLIC._replace(fraction=3.0), np.ones(NORMALISED.d, np.float32)
+    changed = np.zeros(NORMALISED.d, bool)
+    for seed in range(30):
+        changed |= genetics.gaussian(parent, NORMALISED, often, np.random.default_rng(seed)) != parent
+    for tensor in NORMALISED.tensors:
+        expected = tensor.kind == "weight"
+        assert (changed[tensor.start : tensor.stop] == expected).all(), tensor
 
 
 def test_weights_are_clamped_at_a_million():
