@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi import turns
 from esac_mpi.contracts import World
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
@@ -56,12 +57,7 @@ def play(
 
     cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
     """
-    steps = playing(env, policy, seed, watch, cap, disturb)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Episode, end.value)
+    return turns.run(playing(env, policy, seed, watch, cap, disturb))
 
 
 def playing(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from esac_mpi import config as configuration
+from esac_mpi import turns
 from esac_mpi.envs import Env
 from esac_mpi.learners import LearnerNotFinite, NoDevice, Start, training
 from esac_mpi.learners.network import Adam, Network, assign, forward
@@ -79,7 +80,7 @@ class GradientLearner:
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut, sums))
+        return turns.run(self.begin(env, k, episodes, steps, cut, sums))
 
     def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.

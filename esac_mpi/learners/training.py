@@ -82,15 +82,6 @@ def _streams(seed: int, k: int) -> Streams:
     return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
 
 
-def run(work: Steps) -> Phase:
-    """Run a phase to its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
-
-
 def started(env: Env, seed: int, k: int, returns: list[float], limit: int) -> tuple[int, np.ndarray] | None:
     """Start the next episode of phase k; return its seed and its first observation, None where the task cannot start there.
 
