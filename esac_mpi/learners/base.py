@@ -88,7 +88,7 @@ class GradientLearner:
         sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's own.
         None: they are plain. Raises LearnerNotFinite.
         """
-        self._look(sums)
+        self.normaliser, self.seen = training.sight(sums)
         phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
         self.check_finite()
         return phase
@@ -98,15 +98,10 @@ class GradientLearner:
 
         sums: as in `begin`.
         """
-        self._look(sums)
+        self.normaliser, self.seen = training.sight(sums)
         phase = yield from training.take(self, self._learn, played, k)
         self.check_finite()
         return phase
-
-    def _look(self, sums: np.ndarray | None) -> None:
-        """See the observations of a phase by these sums over earlier ones."""
-        self.normaliser = None if sums is None else Normaliser.of(sums)
-        self.seen = None if sums is None else np.zeros_like(sums)
 
     def _action(self, actor: list[np.ndarray], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""

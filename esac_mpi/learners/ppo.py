@@ -142,8 +142,7 @@ class PPO:
         (seed, k). sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's
         own. None: they are plain. Raises LearnerNotFinite.
         """
-        self.normaliser = None if sums is None else Normaliser.of(sums)
-        self.seen = None if sums is None else np.zeros_like(sums)
+        self.normaliser, self.seen = training.sight(sums)
         returns: list[float] = []
         before, losses = self.updates, []
         try:

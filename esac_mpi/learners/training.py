@@ -82,6 +82,14 @@ def _streams(seed: int, k: int) -> Streams:
     return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
 
 
+def sight(sums: np.ndarray | None) -> tuple[Normaliser | None, np.ndarray | None]:
+    """Return by what a phase sees observations, and zeros [3, o] to sum those that it acts on; None for both where sums are None.
+
+    sums: over the observations before it, float64 [3, o].
+    """
+    return (None, None) if sums is None else (Normaliser.of(sums), np.zeros_like(sums))
+
+
 def started(env: Env, seed: int, k: int, returns: list[float], limit: int) -> tuple[int, np.ndarray] | None:
     """Start the next episode of phase k; return its seed and its first observation, None where the task cannot start there.
 
