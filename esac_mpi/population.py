@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi import evolution, noise
+from esac_mpi import evolution, noise, schedule
 from esac_mpi.config import Evolution
 from esac_mpi.contracts import World
 from esac_mpi.counters import Counters
@@ -117,8 +117,8 @@ def evaluate_population(
 
     waited = world.waited
     expected = np.ones(n) if expected is None else expected
-    of_trials = np.full(trials.count, expected.mean() / table.fitness_episodes)
-    everything, busy = world.map(work, shape.rows, shape.columns, np.append(expected, of_trials))
+    lengths = schedule.with_trials(expected, table.fitness_episodes, trials.count)
+    everything, busy = world.map(work, shape.rows, shape.columns, lengths)
     results, tried = everything[:n].copy(), everything[n:].copy()
     if not np.isfinite(results[:, at.fitness]).any():
         raise NoFiniteReturn(
