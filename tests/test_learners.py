@@ -14,6 +14,7 @@ from whole_runs import assert_same_run, summary
 from esac_mpi import turns
 from esac_mpi.config import Config, ConfigError, check, updated
 from esac_mpi.learners import LEARNERS, load
+from esac_mpi.learners.base import GradientLearner
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.record import Run
 from esac_mpi.rollout import collect
@@ -145,3 +146,8 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
 def test_impossible_settings_are_refused(name, value, told):
     with pytest.raises(ConfigError, match=told):
         check(updated(Config(), {name: value}))
+
+
+def test_a_gradient_learner_says_how_it_explores_and_makes_updates():
+    with pytest.raises(TypeError, match=r"abstract .*_explored.*_learn"):
+        GradientLearner(None, None)

@@ -1,5 +1,6 @@
 """What gradient learners with a replay share: their start, their phases, what a checkpoint takes of them and how that is held."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
         raise LearnerNotFinite(f"the {name} learner's {', '.join(bad)} are no longer finite at training step {env_steps}")
 
 
-class GradientLearner:
+class GradientLearner(ABC):
     """What SAC, TD3 and DDPG are: an actor and what judges it, learning from a replay of its own episodes.
 
     Each makes its networks, sets `actor`, `adam`, `targets` and `update`, and says how it explores (`_explored`) and makes the
@@ -114,13 +115,13 @@ class GradientLearner:
             raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
         return action
 
+    @abstractmethod
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a], from the actor's output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since`, a part at a time; return their number."""
-        raise NotImplementedError
 
     @property
     def stored_replay(self) -> Replay | Held:
