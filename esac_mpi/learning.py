@@ -1,12 +1,13 @@
 """Phases of a gradient learner: what one did, and how it runs beside or after the evaluation, on the rank with the learner.
 
-An algorithm calls `begin` and `finish` in one generation, or `finish` some generations later; then `enter`.
+An algorithm calls `begin` and `finish` in one generation, or `finish` some generations later; then `enter`. Where a generation is
+one phase, `one_phase` is all three.
 """
 
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
@@ -55,6 +56,14 @@ class Phase:
 COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
 Steps = Generator[bool, None, Phase]  # a phase as a learner makes it: a part at a time, whether of an update; at last what it did
+
+
+class Alone(Protocol):
+    """The state of a learner alone: each of its generations is one phase."""
+
+    generation: int
+    counters: Counters
+    observation_sums: np.ndarray  # float64 [3, o]
 
 
 class Flight:
@@ -161,6 +170,32 @@ def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, lea
 def seen(world: World, learner: Learner | None) -> np.ndarray:
     """Return, on every rank, the sums over the observations that the phase which has ended acted on, float64 [3, o]."""
     return world.from_root(learner.seen if learner is not None and world.leads else None)
+
+
+def one_phase(
+    world: World,
+    learner: Learner | None,
+    state: Alone,
+    theta: np.ndarray,
+    steps: Callable[[int, np.ndarray | None], Steps],
+    standardises: bool,
+) -> tuple[Phase, dict[str, Any], dict[str, Any]]:
+    """Make a generation that is one phase: begin it, end it, and let its result enter state and theta [d].
+
+    steps(k, sums): the phase of generation k; sums: over the observations before it, float64 [3, o], by which it standardises its
+    own, else None. Returns the phase, and the columns that its row and the row's timing have whatever the learner.
+    """
+    k, start = state.generation + 1, world.clock()
+    sums = state.observation_sums if standardises else None
+    begin(world, learner, k, lambda: steps(k, sums))
+    phase, busy, seconds = finish(world)
+    enter(phase, world, state.counters, theta, learner)
+    if sums is not None:
+        state.observation_sums = sums + seen(world, learner)
+    state.generation = k
+    state.counters.nominal_steps += phase.env_steps
+    row = {"theta_norm": float(np.sqrt(np.square(theta, dtype=np.float64).sum()))}
+    return phase, row, {"busy_seconds": busy, "seconds_learn": world.clock() - start, **seconds}
 
 
 def give_up(world: World) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi import evolution, noise
+from esac_mpi import evolution, noise, schedule
 from esac_mpi.config import Evolution
 from esac_mpi.contracts import World
 from esac_mpi.counters import Counters
@@ -18,7 +18,7 @@ from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, Row, make_policy
 from esac_mpi.policy import Normaliser, Policy, count_in
-from esac_mpi.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, play, playing
+from esac_mpi.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, noted, play, playing
 from esac_mpi.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
@@ -103,25 +103,22 @@ def evaluate_population(
 
     def work(i: int) -> np.ndarray:
         start = world.clock()
-        if i >= n:
-            row = play_trial(params, trials, k, i - n, env, policy, at)
-            row[at.seconds] = world.clock() - start
-            return row
-        slot, sign = member(table, i)
-        perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
-        made = world.clock()
-        try:
-            row = play_member(params, table, k, i, env, policy, cap)
-        except Exception as error:
-            error.add_note(f"in generation {k}, member {i} (seed {params.config.seed})")
-            raise
+        if i < n:
+            slot, sign = member(table, i)
+            perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
+        made, what = world.clock(), f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
+        with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
+            if i < n:
+                row = play_member(params, table, k, i, env, policy, cap)
+            else:
+                row = play_trial(params, trials, k, i - n, env, policy, at)
         row[at.seconds_noise], row[at.seconds] = made - start, world.clock() - made
         return row
 
     waited = world.waited
     expected = np.ones(n) if expected is None else expected
-    of_trials = np.full(trials.count, expected.mean() / table.fitness_episodes)
-    everything, busy = world.map(work, shape.rows, shape.columns, np.append(expected, of_trials))
+    lengths = schedule.with_trials(expected, table.fitness_episodes, trials.count)
+    everything, busy = world.map(work, shape.rows, shape.columns, lengths)
     results, tried = everything[:n].copy(), everything[n:].copy()
     if not np.isfinite(results[:, at.fitness]).any():
         raise NoFiniteReturn(
@@ -201,11 +198,7 @@ def play_again(
 def play_trial(params: Params, trials: Trials, k: int, i: int, env: Env, policy: Policy, at: Columns) -> np.ndarray:
     """Play trial episode i of generation k; return its row of the board."""
     number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
-    try:
-        episode = play(env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number))
-    except Exception as error:
-        error.add_note(f"in generation {k}, trial episode {number} (seed {params.config.seed})")
-        raise
+    episode = play(env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number))
     row[at.fitness], row[at.length] = episode.episodic_return, episode.episodic_length
     row[at.unstable] = not np.isfinite(episode.episodic_return)
     return row

@@ -1,11 +1,13 @@
 """Episodes: a policy in, returns and lengths out."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi import turns
 from esac_mpi.contracts import World
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
@@ -44,6 +46,16 @@ class Episode:
     sign_return: float = 0.0  # sum of the signs of its rewards; nan where the return is
 
 
+@contextmanager
+def noted(where: str) -> Iterator[None]:
+    """Note on an exception where it was raised."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(where)
+        raise
+
+
 def play(
     env: Env,
     policy: Policy,
@@ -56,12 +68,7 @@ def play(
 
     cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
     """
-    steps = playing(env, policy, seed, watch, cap, disturb)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Episode, end.value)
+    return turns.run(playing(env, policy, seed, watch, cap, disturb))
 
 
 def playing(
@@ -152,11 +159,8 @@ def collect(
             gaussian = random.standard_normal(env.action_size, dtype=np.float32)
             return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
 
-        try:
+        with noted(f"in the training episodes of generation {k}, episode {i}"):
             rows, episode = explore(env, act, integer(seed, Purpose.LEARNER_EPISODE, k, block=i))
-        except Exception as error:
-            error.add_note(f"in the training episodes of generation {k}, episode {i}")
-            raise
         return np.concatenate([[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)])
 
     table, busy = world.map(work, board.rows, board.columns, bulk=board.bulk)
@@ -179,12 +183,10 @@ def evaluate_policies(
     names = list(thetas)
 
     def work(i: int) -> np.ndarray:
-        address, start = integer(seed, Purpose.EVALUATION, generation, block=i % episodes), world.clock()
-        try:
-            episode = play(env, policy.set(thetas[names[i // episodes]]), address)
-        except Exception as error:
-            error.add_note(f"in the evaluation of {names[i // episodes]} after generation {generation}, episode {i % episodes}")
-            raise
+        name, number = names[i // episodes], i % episodes
+        address, start = integer(seed, Purpose.EVALUATION, generation, block=number), world.clock()
+        with noted(f"in the evaluation of {name} after generation {generation}, episode {number}"):
+            episode = play(env, policy.set(thetas[name]), address)
         return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
 
     table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])

@@ -26,6 +26,12 @@ def deal(expected: np.ndarray, capacity: np.ndarray) -> list[np.ndarray]:
     return [np.array(share, np.int64) for share in shares]
 
 
+def with_trials(expected: np.ndarray, episodes: int, trials: int) -> np.ndarray:
+    """Return how long members [..., n], of `episodes` each, and after them trials, of one, may take [..., n + trials]."""
+    one = expected.mean(axis=-1, keepdims=True) / episodes
+    return np.concatenate([expected, np.repeat(one, trials, axis=-1)], axis=-1)
+
+
 def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
     """Return how many turns `ranks` evaluating ranks take for a generation, and what number of them would do better, if any.
 

@@ -34,7 +34,7 @@ from esac_mpi.job import (
     saved,
     together,
 )
-from esac_mpi.noise import BLOCK
+from esac_mpi.noise import blocks
 from esac_mpi.params import Params, make_layout, make_policy
 from esac_mpi.policy import Layout
 
@@ -62,7 +62,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     device = "none" if learner is None else str(learner.device)
     threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(env, world, device, threads, command)
-    origin["blocks"] = -(-layout.d // BLOCK)
+    origin["blocks"] = len(list(blocks(layout.d)))
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))

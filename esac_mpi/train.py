@@ -87,11 +87,11 @@ def go_on(job: Job) -> None:
             return
         job.unevaluated = None
         if job.run:
-            now = world.clock()
+            now, used = world.clock(), time.process_time()
             timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
             timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
-            timing.update(evaluation_seconds=episodes, seconds_processor=time.process_time() - processor)
-            processor = time.process_time()
+            timing.update(evaluation_seconds=episodes, seconds_processor=used - processor)
+            processor = used
             seconds, size = np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
             timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)

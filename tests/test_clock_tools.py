@@ -85,6 +85,8 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     assert next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column] == "**4** (4)"
     out = str(tmp_path / "p.png")
     assert results.main(["draw", path, "--x", "wall_seconds", "--ranks", "4", "--out", out]) == 0
+    assert results.main(["draw", path, "--ranks", "4", "--out", out]) == 2
+    assert "it needs --x wall_seconds" in capsys.readouterr().err
     bare = stored(tmp_path / "bare.csv", history("ES", 0, points))
     capsys.readouterr()
     assert results.main(["table", bare, "--ranks", "4"]) == 2

@@ -136,6 +136,11 @@ def test_every_bound_that_a_field_declares_is_enforced(name):
             assert str(error.value).startswith(f"{name} = {value!r}: ")
 
 
+def test_a_bound_says_what_is_wrong_with_a_value():
+    with pytest.raises(TypeError, match=r"abstract .*problem"):
+        Bound()
+
+
 def test_limits_of_what_a_run_can_hold_are_not_asked_of_tables_that_do_not_run():
     for name, value in (("es.noise_rank", 1001), ("es.length_cap", 0.5)):
         check(updated(Config(), {name: value}))

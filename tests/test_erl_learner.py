@@ -9,8 +9,9 @@ from gradients import Line, distance, flat, modules, same
 from small_learners import learner
 from torch import nn
 
+from esac_mpi import turns
 from esac_mpi.config import Config, updated
-from esac_mpi.learners import LearnerNotFinite, critics, training
+from esac_mpi.learners import LearnerNotFinite, critics
 from esac_mpi.learners.erl import note_clip
 from esac_mpi.learners.judges import Judge
 from esac_mpi.learners.network import Operations
@@ -204,7 +205,7 @@ def test_it_learns_a_line_from_episodes_that_others_played(seed):
         return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
 
     before, env = error(), Line()
-    phases = [training.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
+    phases = [turns.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
     assert [(phase.env_steps, phase.episodes, phase.gradient_updates) for phase in phases] == [(100, 5, 100)] * 9
     assert error() < 0.06 < 0.1 < before
 
@@ -212,11 +213,11 @@ def test_it_learns_a_line_from_episodes_that_others_played(seed):
 def test_a_saved_learner_goes_on_with_the_same_bits():
     straight, resumed = small((1, 8, 1), replay_capacity=60), small((1, 8, 1), replay_capacity=60)
     for k in (1, 2):
-        training.run(straight.take(uniform(Line(), 4, k), k))
+        turns.run(straight.take(uniform(Line(), 4, k), k))
     resumed.load(straight.arrays())
     resumed.replay.restore(100, straight.replay.rows(100, 160))
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    phases = [training.run(made.take(uniform(Line(), 4, 3), 3)).vector() for made in (straight, resumed)]
+    phases = [turns.run(made.take(uniform(Line(), 4, 3), 3)).vector() for made in (straight, resumed)]
     assert np.array_equal(*phases, equal_nan=True)
     assert same(straight.arrays(), resumed.arrays())
     assert straight.adam["critic"].steps == 240
@@ -227,7 +228,7 @@ def test_a_learner_that_is_not_finite_says_so(part):
     made = small((1, 8, 1), start_steps=1000)
     getattr(made.update.parts, part).values[3] = math.nan
     with pytest.raises(LearnerNotFinite, match=f"the ERL learner's {part} are no longer finite at training step 20"):
-        training.run(made.take(uniform(Line(), 1, 0), 0))
+        turns.run(made.take(uniform(Line(), 1, 0), 0))
 
 
 # --- judges of the other learners

@@ -152,6 +152,24 @@ def test_an_unstable_trial_is_counted_and_decides(world):
     assert row["adopted"] == 1
 
 
+@pytest.mark.parametrize(
+    ("address", "note"),
+    [({"purpose": Purpose.EPISODE, "member": 3}, "member 3"), ({"purpose": Purpose.TRIAL, "block": 1}, "trial episode 1")],
+)
+def test_an_error_names_the_member_or_the_trial_that_it_came_up_in(world, address, note):
+    class Breaking(Upwards):
+        def reset(self, seed):
+            if seed == noise.integer(0, generation=2, **address):
+                raise FloatingPointError
+            return super().reset(seed)
+
+    params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2)
+    advance(world, params, state, env, learner=Teacher(going(2.0)))
+    with pytest.raises(FloatingPointError) as error:
+        advance(world, params, state, Breaking(), learner=Teacher(going(2.0)))
+    assert error.value.__notes__ == [f"in generation 2, {note} (seed 0)"]
+
+
 def test_a_trial_is_expected_to_last_as_long_as_an_episode_of_a_member(world, monkeypatch):
     params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2, esac__fitness_episodes=3)
     honest, seen = world.map, []

@@ -106,6 +106,13 @@ def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkey
     assert Run.open(begun).provenance["cpu"].endswith("), OPENBLAS_CORETYPE=Another")
 
 
+def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(train.time, "process_time", lambda: told.append(float(len(told))) or told[-1])
+    assert go_on([*TINY, "--run-dir", str(tmp_path / "a")]) == 0
+    assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == told[-1] > 0
+
+
 def test_what_neither_run_reads_does_not_keep_a_run_from_going_on():
     changes = {"esac.sigma": 0.7, "learner.threads": 3, "es.noise_table_size": 5}
     es = updated(Config(), {"algorithm": "es"})

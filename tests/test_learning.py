@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +39,9 @@ class Lone:
     def broadcast_shared(self, array):
         pass
 
+    def from_root(self, value):
+        return value
+
 
 class Pupil:
     """A learner whose phase k has k steps and leaves theta at k."""
@@ -45,7 +49,7 @@ class Pupil:
     NAME = "TD3"
 
     def __init__(self):
-        self.theta, self.held = np.zeros(2, np.float32), []
+        self.theta, self.held, self.seen = np.zeros(2, np.float32), [], np.full(2, 2.0)
 
     def hold(self):
         self.held.append(True)
@@ -80,6 +84,26 @@ def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
     learning.enter(phase, world, counters, theta, pupil)
     assert (pupil.held, theta.tolist()) == ([True, False], [3, 3])
     assert counters == Counters(env_steps_learner=3, gradient_updates=6, unstable_episodes=1, learner_phases=1)
+
+
+@pytest.mark.parametrize(("standardises", "given", "after"), [(True, [1, 1], [3, 3]), (False, None, [1, 1])])
+def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(standardises, given, after):
+    world, pupil, theta = Lone(), Pupil(), np.zeros(2, np.float32)
+    state = SimpleNamespace(generation=4, counters=Counters(), observation_sums=np.ones(2))
+    begun = []
+
+    def steps(k, sums):
+        begun.append((k, sums if sums is None else sums.tolist()))
+        return pupil.begin(k)
+
+    phase, row, timing = learning.one_phase(world, pupil, state, theta, steps, standardises)
+    assert begun == [(5, given)]
+    assert (phase.env_steps, state.generation, state.observation_sums.tolist(), theta.tolist()) == (5, 5, after, [5, 5])
+    assert state.counters == Counters(
+        env_steps_learner=5, nominal_steps=5, gradient_updates=10, unstable_episodes=1, learner_phases=1
+    )
+    assert row == {"theta_norm": 50**0.5}
+    assert [*timing] == ["busy_seconds", "seconds_learn", "seconds_phase", "seconds_updates"]
 
 
 def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():

@@ -14,11 +14,10 @@ from small_ppo import learner as ppo
 from small_sac import FORMS
 from small_sac import learner as sac
 
-from esac_mpi import learners, noise, population, state
+from esac_mpi import learners, noise, population, state, turns
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, updated
 from esac_mpi.epsilon import make as make_epsilon
-from esac_mpi.learners import training
 from esac_mpi.learners.batch import Batch
 from esac_mpi.noise import Purpose
 from esac_mpi.params import THETA_SAC, Params, make_policy
@@ -107,8 +106,8 @@ def test_episodes_that_others_played_are_counted_and_standardised_in_batches(nam
     rows = np.random.default_rng(0).uniform(-1, 1, (40, 5)).astype(np.float32)
     seen = rows.copy()
     seen[:, [0, 4]] = by_formula(rows[:, [0, 4]])
-    ours = training.run(taken.take([(rows, 1.0, 40)], 0, of_line()))
-    theirs = training.run(standardised.take([(seen, 1.0, 40)], 0))
+    ours = turns.run(taken.take([(rows, 1.0, 40)], 0, of_line()))
+    theirs = turns.run(standardised.take([(seen, 1.0, 40)], 0))
     assert ours == theirs
     assert ours.gradient_updates > 0
     assert same(taken.arrays(), standardised.arrays())

@@ -107,6 +107,15 @@ def test_plot_of_one_run(tmp_path, capsys, what):
     check_pictures(capsys, run / {"return": "learning_curve"}.get(what, what))
 
 
+def test_one_run_is_drawn_as_several_are_where_that_is_asked_for(tmp_path):
+    """A policy of its own, and the idle share against another axis than wall time."""
+    runs = opened(make(tmp_path / "a", algorithm="esac"))
+    (line,) = plots.figure(runs, "return", "generation", "sac").axes[0].lines
+    assert line.get_ydata().tolist() == [5, 10, 15]
+    (line,) = plots.figure(runs, "timeline", "generation").axes[0].lines
+    np.testing.assert_allclose(line.get_ydata(), [0.3625] * 3)
+
+
 @pytest.mark.parametrize(
     ("what", "drawn"),
     [

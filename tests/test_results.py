@@ -180,6 +180,13 @@ def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, capsys):
     assert "Verdicts" not in "".join(lines)
 
 
+def test_a_variant_that_verdicts_are_asked_about_and_that_is_not_there_is_told(tmp_path, capsys):
+    assert results.main(["table", stored(tmp_path / "r.csv", study()), "--of", "PPO"]) == 0
+    told = capsys.readouterr()
+    assert "Verdicts" not in told.out
+    assert told.err.endswith("'PPO': no such variant, so that none is compared with the others; there are ESAC; SAC\n")
+
+
 def test_a_table_of_updates_and_one_of_fitness(tmp_path, capsys):
     path = stored(tmp_path / "r.csv", study())
     lines = [line for line in printed(capsys, path, "--measure", "updates") if line.startswith("| ")]

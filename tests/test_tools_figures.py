@@ -13,6 +13,7 @@ from esac_mpi.config import Config
 from esac_mpi.record import Run
 
 plot, scaling, sensitivity, table, updates = map(command, ("plot", "scaling", "sensitivity", "table", "updates"))
+experiment, results = map(command, ("experiment", "results"))
 
 
 @pytest.mark.parametrize("tool", [plot, table])
@@ -20,6 +21,39 @@ def test_where_nothing_can_be_written(tmp_path, capsys, tool):
     (tmp_path / "file").touch()
     assert tool.main([str(make(tmp_path / "a")), "--out", str(tmp_path / "file" / "x.pdf")]) == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith("choose another --out")
+
+
+UNREAD = {
+    (plot, "--what map --ranks 4 --updates-per-second 9"): "--what map does not read --ranks, --updates-per-second",
+    (plot, "--what map --x wall"): "--what map does not read --x",
+    (plot, "--what losses --policy sac"): "--what losses does not read --policy",
+    (plot, "--reach 5 --within 9"): "--what return does not read --reach, --within",
+    (table, "--measure mean --policy sac"): "--measure mean does not read --policy",
+    (sensitivity, "--field sigma --measure mean --policy sac"): "--measure mean does not read --policy",
+    (results, "table --measure updates --of SAC"): "--measure updates does not read --of",
+    (results, "draw --out x --policy theta_es --what training"): "--what training does not read --policy",
+    (results, "draw --out x --what ends --x env_steps --seeds --ranks 4"): "--what ends does not read --ranks, --seeds, --x",
+    (results, "draw --out x --what updates --field zeta"): "--what updates does not read --field",
+    (results, "draw --out x --measure return --normalise"): "--what returns does not read --measure, --normalise",
+    (results, "draw --out x --what sensitivity --policy learner --updates-per-second 9"): (
+        "--what sensitivity does not read --policy, --updates-per-second"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "line"), UNREAD)
+def test_an_option_that_is_set_and_not_read_is_an_error(capsys, tool, line):
+    assert tool.main([*line.split(), "nowhere"]) == 2
+    out, err = capsys.readouterr()
+    said = UNREAD[tool, line]
+    assert (out, err) == ("", f"{said}: leave {'them' if ', ' in said else 'it'} out\n")
+
+
+def test_where_an_experiment_is_shown_decides_nothing(capsys):
+    with pytest.raises(SystemExit) as end:
+        experiment.main(["show", "fig2c", "--root", "elsewhere"])
+    assert end.value.code == 2
+    assert "unrecognized arguments: --root elsewhere" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tool", [plot, table, updates, scaling])

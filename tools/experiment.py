@@ -93,8 +93,8 @@ def command_line() -> argparse.ArgumentParser:
     for name, what in default.items():
         action = actions.add_parser(name)
         action.add_argument("id", metavar="ID", help="a file of configs/experiments/, without .toml")
-        action.add_argument("--root", type=Path, default=Path("runs/experiments"), help="directory of the experiments' folders")
         if what:
+            action.add_argument("--root", type=Path, default=Path("runs/experiments"), help="where the experiments' folders are")
             action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
     actions.choices["run"].add_argument("--at-once", type=int, default=2, metavar="N", help="runs at the same time (2)")
     actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
@@ -110,7 +110,7 @@ def main(argv: list[str], recorder: Recorder = recorded) -> int:
     options = command_line().parse_args(argv)
     actions: dict[str, Callable[[], Iterator[object]]] = {
         "list": listing,
-        "show": lambda: shown(options.id, options.root),
+        "show": lambda: shown(options.id),
         "run": lambda: carried_out(options, recorder),
         "draw": lambda: redrawn(options, recorder),
         "submit": lambda: submitted(options.id, options.budget, options.root, options.dry_run),

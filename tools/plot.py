@@ -6,8 +6,9 @@
 
 Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
-One run: all its policies with the band from worst to best episode, and mean and maximum of the noisy population; for fitness the
-quartiles and extremes of the members; for timeline every rank. Returns are of noise-free evaluations, of the better of a run's
+One run: all its policies, unless --policy names one, with the band from worst to best episode, and mean and maximum of the noisy
+population; for fitness the quartiles and extremes of the members; for timeline every rank (of several runs, or against
+another --x than wall: their idle share). Returns are of noise-free evaluations, of the better of a run's
 policies each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
 2 left of the ESAC paper). Steps are those of population and learner; evaluation steps are not on the axis.
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
@@ -25,17 +26,20 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser
+from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
 from esac_mpi.analysis.curves import AXES
 
 KINDS = ("return", "training", "sigma", "fitness", "losses", "timeline", "map")
+OF_CURVES, OF_MAPS = ("x", "seeds", "ranks", "updates_per_second"), ("reach", "within")  # options
 
 
-def pictures(options: argparse.Namespace) -> Iterator[Path]:
+def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.plots import figure
 
+    unread = [*(OF_CURVES if options.what == "map" else OF_MAPS), *(["policy"] if options.what != "return" else [])]
+    refuse_unread(line, options, f"--what {options.what}", unread)
     if options.what == "map":
         yield from maps(options)
         return
@@ -71,7 +75,7 @@ def main(argv: list[str]) -> int:
         "--out", type=Path, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"
     )
     options = line.parse_args(argv)
-    return ended(lambda: pictures(options))
+    return ended(lambda: pictures(line, options))
 
 
 if __name__ == "__main__":

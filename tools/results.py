@@ -14,8 +14,8 @@ swept value, which --field names on the axis. The others are curves, a panel a t
 training_episodes, for updates nominal_steps).
 aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
 a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out.
---ranks: wall times as they would have been on R ranks, computed from what the runs recorded, with a learner of U updates/s (as it
-was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
+--ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks, computed from what the runs recorded, with a
+learner of U updates/s (as it was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
 
@@ -24,13 +24,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, ended, machine_of, parser
+from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
 from esac_mpi.analysis.results.scores import by_task, random_returns, study, tell
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
+from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.experiments.design import FOLDER
+
+CHAMPION = "ESAC"
+OF_CURVES = ("x", "seeds", "ranks", "updates_per_second")
+READ = {  # options of draw, by what is drawn
+    "returns": ("policy", *OF_CURVES),
+    "ends": ("policy",),
+    "training": OF_CURVES,
+    "updates": OF_CURVES,
+    "sensitivity": ("measure", "field", "normalise", "seeds"),
+}
+OF_PICTURES = sorted({name for names in READ.values() for name in names})
 
 
 def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
@@ -42,7 +55,10 @@ def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections
 
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
+    refuse_unread(options.line, options, f"--measure {options.measure}", ("of",) if options.measure == "updates" else ())
     runs, wall = found(options)
+    if options.of != CHAMPION:
+        champion_of(list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of)
     yield from written(document(runs, options.measure, options.published, options.of, wall), options.out)
 
 
@@ -61,6 +77,10 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.results import pictures
 
+    unread = [name for name in OF_PICTURES if name not in READ[options.what]]
+    refuse_unread(options.line, options, f"--what {options.what}", unread)
+    if machine_of(options) and options.x != "wall_seconds":
+        raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
     runs, wall = found(options)
     if options.what == "sensitivity":
         figure = pictures.sensitivity(runs, options.measure, options.field, options.normalise, options.seeds)
@@ -93,9 +113,9 @@ def main(argv: list[str]) -> int:
     tables.add_argument("--measure", choices=MEASURES, default="return")
     tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
     tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
-    tables.set_defaults(make=table)
+    tables.set_defaults(make=table, line=tables)
     pictures = actions.add_parser("draw", help="a picture")
-    pictures.add_argument("--what", choices=("returns", "ends", "training", "updates", "sensitivity"), default="returns")
+    pictures.add_argument("--what", choices=tuple(READ), default="returns")
     pictures.add_argument("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
     pictures.add_argument("--policy", choices=("better", "theta_es", "learner"), default="better", help="whose returns")
     pictures.add_argument("--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity")
@@ -103,14 +123,14 @@ def main(argv: list[str]) -> int:
     pictures.add_argument("--normalise", action="store_true", help="sensitivity: divide each line by its best")
     pictures.add_argument("--seeds", action="store_true", help="each run as a thin line or small point")
     pictures.add_argument("--out", type=Path, metavar="FILE", required=True)
-    pictures.set_defaults(make=draw)
+    pictures.set_defaults(make=draw, line=pictures)
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
     together.add_argument("--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated")
     together.add_argument("--out", type=Path, metavar="FILE", help="write or draw it there")
     together.add_argument("--random", type=Path, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions")
     together.set_defaults(make=aggregate)
     for action in (tables, together):
-        action.add_argument("--of", default="ESAC", metavar="VARIANT", help="whom the verdicts are about; default: ESAC")
+        action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=f"whom the verdicts are about; default: {CHAMPION}")
         action.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
     for action in (tables, pictures, together):
         add_machine(action)

@@ -15,15 +15,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser, tell_unfinished
-from esac_mpi.analysis.outcomes import MEASURES
+from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser, refuse_unread, tell_unfinished
+from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 
 
-def pictures(options: argparse.Namespace) -> Iterator[Path]:
+def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
     """Draw the lines of all runs; yield the files written."""
     from esac_mpi.analysis import sensitivity
     from esac_mpi.analysis.figures import save
 
+    refuse_unread(line, options, f"--measure {options.measure}", () if options.measure in OF_POLICY else ("policy",))
     runs = opened(options.runs)
     found = sensitivity.of_runs(runs, options.field, options.measure, options.at_steps, options.policy)
     tell_unfinished(runs)
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
     line.add_argument("--seeds", action="store_true", help="each run as a small point")
     line.add_argument("--out", type=Path, default=Path("sensitivity"), metavar="NAME")
     options = line.parse_args(argv)
-    return ended(lambda: pictures(options))
+    return ended(lambda: pictures(line, options))
 
 
 if __name__ == "__main__":

@@ -22,16 +22,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser
+from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.outcomes import MEASURES, At
+from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, At
 from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
 
 
-def tables(options: argparse.Namespace) -> Iterator[object]:
+def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
+    refuse_unread(line, options, f"--measure {options.measure}", () if options.measure in OF_POLICY else ("policy",))
     machine = machine_of(options)
     if options.at_steps and options.at_seconds:
         raise Unusable("--at-steps and --at-seconds: choose one")
@@ -63,7 +64,7 @@ def main(argv: list[str]) -> int:
     line.add_argument("--published", nargs="*", choices=tuple(book()), help="beside the papers'; default esac")
     line.add_argument("--out", type=Path, metavar="FILE", help="write it there")
     options = line.parse_args(argv)
-    return ended(lambda: tables(options))
+    return ended(lambda: tables(line, options))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_ro
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
-from esac_mpi.learning import Phase
+from esac_mpi.learning import Phase, Steps
 from esac_mpi.params import Params, Row
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
@@ -74,17 +74,14 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.
     """
-    k, start, options, own_env = state.generation + 1, world.clock(), params.config.ppo, params.learner_env
-    sums = state.observation_sums if options.observation_normalisation else None
-    learning.begin(world, learner, k, lambda: learner.begin(own_env, k, 0, options.steps_per_generation, True, sums))
-    phase, busy, spent = learning.finish(world)
-    learning.enter(phase, world, state.counters, state.theta, learner)
-    if sums is not None:
-        state.observation_sums = sums + learning.seen(world, learner)
-    state.generation = k
-    state.counters.nominal_steps += phase.env_steps
-    row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start, **spent}
+    options, own_env = params.config.ppo, params.learner_env
+
+    def steps(k: int, sums: np.ndarray | None) -> Steps:
+        return learner.begin(own_env, k, 0, options.steps_per_generation, True, sums)
+
+    standardises = options.observation_normalisation
+    phase, row, timing = learning.one_phase(world, learner, state, state.theta, steps, standardises)
+    return {**metrics(phase), **row}, timing
 
 
 def metrics(phase: Phase) -> Row:

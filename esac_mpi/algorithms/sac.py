@@ -13,7 +13,7 @@ from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phas
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
-from esac_mpi.learning import Phase
+from esac_mpi.learning import Phase, Steps
 from esac_mpi.params import THETA_SAC, Params, Row
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
@@ -71,17 +71,14 @@ def board(params: Params) -> Board:
 
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
-    k, start, options = state.generation + 1, world.clock(), params.config.sac
-    sums = state.observation_sums if options.observation_normalisation else None
-    learning.begin(world, learner, k, lambda: learner.begin(env, k, 0, options.steps_per_generation, True, sums))
-    phase, busy, spent = learning.finish(world)
-    learning.enter(phase, world, state.counters, state.theta_sac, learner)
-    if sums is not None:
-        state.observation_sums = sums + learning.seen(world, learner)
-    state.generation = k
-    state.counters.nominal_steps += phase.env_steps
-    row = {**metrics(phase), "theta_norm": float(np.sqrt(np.square(state.theta_sac, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy, "seconds_learn": world.clock() - start, **spent}
+    options = params.config.sac
+
+    def steps(k: int, sums: np.ndarray | None) -> Steps:
+        return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
+
+    standardises = options.observation_normalisation
+    phase, row, timing = learning.one_phase(world, learner, state, state.theta_sac, steps, standardises)
+    return {**metrics(phase), **row}, timing
 
 
 def metrics(phase: Phase | None) -> Row:

@@ -90,26 +90,19 @@ def board(params: Params) -> Board:
 
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
-    k, start, name = state.generation + 1, world.clock(), state.NAME
-    options = getattr(params.config, name)
+    options, start = getattr(params.config, state.NAME), world.clock()
     shared = options.episodes_on == "ranks"
-    played, playing = play(params, state, world, env, k) if shared else ([], 0.0)
-    sums = state.observation_sums if options.observation_normalisation else None
+    played, playing = play(params, state, world, env, state.generation + 1) if shared else ([], 0.0)
 
-    def steps() -> Steps:
+    def steps(k: int, sums: np.ndarray | None) -> Steps:
         if shared:
             return learner.take(played, k, sums)
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
-    learning.begin(world, learner, k, steps)
-    phase, busy, spent = learning.finish(world)
-    learning.enter(phase, world, state.counters, state.theta, learner)
-    if sums is not None:
-        state.observation_sums = sums + learning.seen(world, learner)
-    state.generation = k
-    state.counters.nominal_steps += phase.env_steps
-    row = {**metrics(name, phase), "theta_norm": float(np.sqrt(np.square(state.theta, dtype=np.float64).sum()))}
-    return row, {"busy_seconds": busy + playing, "seconds_learn": world.clock() - start, **spent}
+    standardises = options.observation_normalisation
+    phase, row, timing = learning.one_phase(world, learner, state, state.theta, steps, standardises)
+    timing.update(busy_seconds=timing["busy_seconds"] + playing, seconds_learn=world.clock() - start)
+    return {**metrics(state.NAME, phase), **row}, timing
 
 
 def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:

@@ -43,6 +43,13 @@ def machine_of(options: argparse.Namespace) -> Machine | None:
     return Machine(ranks, rate or 0.0)
 
 
+def refuse_unread(line: argparse.ArgumentParser, options: argparse.Namespace, what: str, unread: Iterable[str]) -> None:
+    """Raise Unusable for options that are set and that what was asked for does not read; unread: their names."""
+    found = [f"--{name.replace('_', '-')}" for name in unread if getattr(options, name) != line.get_default(name)]
+    if found:
+        raise Unusable(f"{what} does not read {', '.join(found)}: leave {'them' if len(found) > 1 else 'it'} out")
+
+
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
     """Open every run once, in the order given. Raises Unusable with a sentence for each that cannot be read."""
     runs, problems, code = {}, [], 2

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.clock.recorded import generation_seconds
 from esac_mpi.analysis.curves import column
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
@@ -30,7 +31,7 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
     if fitness.ndim < 2 or len(fitness) < 2:
         return None
-    seconds = np.diff(column(run, "timing/wall_seconds"), prepend=0) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
+    seconds = generation_seconds(run) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
     before = np.flatnonzero(ranks != ranks[-1])
     same = seconds[max(1, before[-1] + 1 if before.size else 0) :][-last:]
     episodes = getattr(run.config.own, "fitness_episodes", 1)  # of a member

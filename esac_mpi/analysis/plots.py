@@ -102,14 +102,15 @@ def figure(
     """
     if machine and x != "wall":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
-    x = x or ("training_episodes" if what == "training" else "env_steps")
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
     alone = len(runs) == 1 and not machine
-    if alone and what == "timeline":
+    if alone and what == "timeline" and x in (None, "wall"):
         return draw_timeline(runs[0])
-    if alone and (what == "return" or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
+    x = x or ("training_episodes" if what == "training" else "env_steps")
+    whole = what == "return" and policy == BETTER
+    if alone and (whole or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
         return draw_alone(runs[0], what, x)
     groups, rows, where = grouped(runs), quantities(what, policy), ""
     if machine:

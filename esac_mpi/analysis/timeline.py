@@ -10,7 +10,7 @@ Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, 
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.clock.recorded import running, seconds
+from esac_mpi.analysis.clock.recorded import generation_seconds, running, seconds
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
 from esac_mpi.analysis.messages import Unusable
@@ -42,7 +42,7 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
         "members": members, "learner": learner, "update": ranks * seconds(run, "update"),
         "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
     }  # fmt: skip
-    whole = ranks * np.diff(column(run, "timing/wall_seconds"), prepend=0)
+    whole = ranks * generation_seconds(run)
     return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
 
 

@@ -21,8 +21,8 @@ from esac_mpi.config.sources import resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
-    "ALGORITHMS", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget",
-    "Checkpoint", "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task",
-    "as_words", "check", "child_slots", "differences", "flatten", "from_table", "hint", "load", "marks", "members",
-    "read_toml", "resolved", "slots", "table_of", "to_toml", "updated", "winners",
+    "ALGORITHMS", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3",
+    "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner",
+    "PolicyNetwork", "Stop", "Task", "as_words", "check", "child_slots", "differences", "flatten", "from_table", "hint", "load",
+    "marks", "members", "read_toml", "resolved", "slots", "table_of", "to_toml", "updated", "winners",
 ]  # fmt: skip

@@ -9,19 +9,20 @@ Three of them, as the tables have them:
 
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(ABC):
     """What a value has to be."""
 
     when_run: bool = field(default=False, kw_only=True)  # only the table of the algorithm that runs is held to it
 
+    @abstractmethod
     def problem(self, value: Any) -> str:
         """Return what a message says of a value after `name = value:`, empty where the value is within."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

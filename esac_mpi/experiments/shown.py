@@ -18,12 +18,12 @@ def listing() -> Iterator[str]:
         yield f"{name:<10} {found.title}"
 
 
-def shown(id: str, root: Path) -> Iterator[str]:
+def shown(id: str) -> Iterator[str]:
     """Yield what an experiment is: title, claim, runs and cost of each budget, variants, products."""
     found, known = design.experiment(id), estimates.speeds()
     yield f"{found.id}: {found.title}\n\nThe paper: {found.claim}\n"
     for name, budget in found.budgets.items():
-        runs = design.runs(found, name, root)
+        runs = design.runs(found, name, Path())
         seeds, wall = f"{budget.seeds} seed{'s' * (budget.seeds > 1)}", f", {budget.seconds:g} s each" if budget.seconds else ""
         if budget.clock:
             wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"

@@ -1,5 +1,6 @@
 """What gradient learners with a replay share: their start, their phases, what a checkpoint takes of them and how that is held."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from esac_mpi import config as configuration
+from esac_mpi import turns
 from esac_mpi.envs import Env
 from esac_mpi.learners import LearnerNotFinite, NoDevice, Start, training
 from esac_mpi.learners.network import Adam, Network, assign, forward
@@ -45,7 +47,7 @@ class Following(Protocol):
     values: Tensor
 
 
-class GradientLearner:
+class GradientLearner(ABC):
     """What SAC, TD3 and DDPG are: an actor and what judges it, learning from a replay of its own episodes.
 
     Each makes its networks, sets `actor`, `adam`, `targets` and `update`, and says how it explores (`_explored`) and makes the
@@ -91,7 +93,7 @@ class GradientLearner:
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut, sums))
+        return turns.run(self.begin(env, k, episodes, steps, cut, sums))
 
     def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.
@@ -99,7 +101,7 @@ class GradientLearner:
         sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's own.
         None: they are plain. Raises LearnerNotFinite.
         """
-        self._look(sums)
+        self.normaliser, self.seen = training.sight(sums)
         phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
         self.check_finite()
         return phase
@@ -109,15 +111,10 @@ class GradientLearner:
 
         sums: as in `begin`.
         """
-        self._look(sums)
+        self.normaliser, self.seen = training.sight(sums)
         phase = yield from training.take(self, self._learn, played, k)
         self.check_finite()
         return phase
-
-    def _look(self, sums: np.ndarray | None) -> None:
-        """See the observations of a phase by these sums over earlier ones."""
-        self.normaliser = None if sums is None else Normaliser.of(sums)
-        self.seen = None if sums is None else np.zeros_like(sums)
 
     def _action(self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
@@ -130,13 +127,13 @@ class GradientLearner:
             raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
         return action
 
+    @abstractmethod
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a], from the actor's output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since`, a part at a time; return their number."""
-        raise NotImplementedError
 
     @property
     def stored_replay(self) -> Replay | Held:

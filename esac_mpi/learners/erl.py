@@ -2,7 +2,7 @@
 
 Sources: Khadka and Tumer 2018 (arXiv:1805.07917), whose learner is DDPG (Lillicrap et al. 2016) with networks of its own, and
 their public code, which PDERL (Bodnar et al. 2020) shares. It takes over episodes that others played, the population's and its
-own, by `take`; it plays none, so that `begin` is not for it.
+own, by `take`.
 
 Where we differ, or the sources leave a choice:
 - Layers are normalised as torch does it (policy.py); the public code has a variant.
@@ -13,6 +13,7 @@ Where we differ, or the sources leave a choice:
 from collections.abc import Generator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,6 +58,10 @@ class ERL(GradientLearner):
         }
         self.targets = {"target_actor": target_actor, "target_critic": target_critic}
         self.update = Update(Parts(self.actor, self.critic, target_actor, target_critic, self.adam), options)
+
+    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Return tanh of the actor's output, float32 [a]: noise is the algorithm's own."""
+        return np.tanh(output)
 
     def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""

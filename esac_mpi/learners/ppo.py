@@ -30,7 +30,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import set_random_seed
 
-from esac_mpi import log
+from esac_mpi import log, turns
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
 from esac_mpi.learners import LearnerNotFinite, Start, base, training
@@ -132,7 +132,7 @@ class PPO:
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return training.run(self.begin(env, k, episodes, steps, cut, sums))
+        return turns.run(self.begin(env, k, episodes, steps, cut, sums))
 
     def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
@@ -142,8 +142,7 @@ class PPO:
         (seed, k). sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's
         own. None: they are plain. Raises LearnerNotFinite.
         """
-        self.normaliser = None if sums is None else Normaliser.of(sums)
-        self.seen = None if sums is None else np.zeros_like(sums)
+        self.normaliser, self.seen = training.sight(sums)
         returns: list[float] = []
         before, losses = self.updates, []
         try:

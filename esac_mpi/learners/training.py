@@ -82,13 +82,12 @@ def _streams(seed: int, k: int) -> Streams:
     return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
 
 
-def run(work: Steps) -> Phase:
-    """Run a phase to its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
+def sight(sums: np.ndarray | None) -> tuple[Normaliser | None, np.ndarray | None]:
+    """Return by what a phase sees observations, and zeros [3, o] to sum those that it acts on; None for both where sums are None.
+
+    sums: over the observations before it, float64 [3, o].
+    """
+    return (None, None) if sums is None else (Normaliser.of(sums), np.zeros_like(sums))
 
 
 def started(env: Env, seed: int, k: int, returns: list[float], limit: int) -> tuple[int, np.ndarray] | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.clock.generations import ticks
-from esac_mpi.analysis.clock.recorded import Machine, duration, generations, phases_beside, times
+from esac_mpi.analysis.clock.recorded import Machine, Parts, duration, generations, phases_beside, times
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
@@ -36,7 +36,8 @@ def texts(run: RunFiles, places: np.ndarray) -> list[str]:
 
 def clocks(run: RunFiles) -> Times:
     """Return the times of all generations, [ranks, generations] for each rate. Raises Unusable."""
-    own, parts = swept(run, OWN), times(run)
+    parts = times(run)
+    own = swept(run, parts, OWN)
     lasted = duration(run, parts, OWN)
     try:
         played = duration(run, parts, math.inf)
@@ -45,13 +46,13 @@ def clocks(run: RunFiles) -> Times:
     if not np.isfinite(lasted).any():
         return {OWN: own}
     if phases_beside(run):
-        return {OWN: own, **{rate: swept(run, rate) for rate in (math.inf, *RATES)}}
+        return {OWN: own, **{rate: swept(run, parts, rate) for rate in (math.inf, *RATES)}}
     return {OWN: own, math.inf: own - np.nan_to_num(lasted - played).cumsum()}
 
 
-def swept(run: RunFiles, rate: float) -> np.ndarray:
+def swept(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     """Return the times of all generations on every number of ranks, [ranks, generations] [s]. Raises Unusable."""
-    made = list(generations(run, rate))
+    made = list(generations(run, parts, rate))
     return np.array([list(ticks(made, Cluster(ranks))) for ranks in RANKS]).reshape(len(RANKS), -1)
 
 

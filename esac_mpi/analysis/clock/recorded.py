@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esac_mpi import schedule
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.clock.generations import NOTHING, Generation, ticks
@@ -38,16 +39,18 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
     """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
         raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
-    found = ticks(generations(run, machine.updates_per_second), Cluster(machine.ranks))
+    found = ticks(generations(run, times(run), machine.updates_per_second), Cluster(machine.ranks))
     return np.fromiter(found, float, count=run.generation)
 
 
-def generations(run: RunFiles, updates_per_second: float = 0.0) -> Iterator[Generation]:
-    """Yield the generations of a run on cores like those that it had, its learner as fast as told. Raises Unusable."""
-    parts, size = times(run), run.generation
+def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) -> Iterator[Generation]:
+    """Yield the generations of a run on cores like those that it had, its learner as fast as told. Raises Unusable.
+
+    parts: the run's `times`.
+    """
     begun, merges, phase = phases(run, parts, updates_per_second)
     blocks = float(run.provenance.get("blocks", 1))
-    for k in range(size):
+    for k in range(run.generation):
         evaluation, made = parts["evaluation"][k], np.isfinite(parts["members"][k])
         yield Generation(
             members=parts["members"][k][made],
@@ -74,7 +77,7 @@ def times(run: RunFiles) -> Parts:
     members, expected, alone = pieces(run, total, phase)
     evaluation = episodes(run, part["evaluation"], ranks)
     beside = running(run)
-    rest = wall(run) - sum(part.values())  # outside all parts
+    rest = generation_seconds(run) - sum(part.values())  # outside all parts
     rest += np.where(one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)).clip(0) * (alone > 0)
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
@@ -107,9 +110,8 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
         return equal, np.ones_like(equal), alone
     expected = np.nan_to_num(run.columns.get("timing/member_expected", np.ones_like(own)), nan=1.0)
     if "timing/trial_seconds" in run.columns:
-        trials = run.columns["timing/trial_seconds"]
-        one = expected.mean(axis=1, keepdims=True) / getattr(run.config.own, "fitness_episodes", 1)
-        own, expected = np.hstack([own, trials]), np.hstack([expected, np.repeat(one, trials.shape[1], axis=1)])
+        trials, of_member = run.columns["timing/trial_seconds"], getattr(run.config.own, "fitness_episodes", 1)
+        own, expected = np.hstack([own, trials]), schedule.with_trials(expected, of_member, trials.shape[1])
     overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1)
     return own + overhead[:, None], expected, total
 
@@ -165,7 +167,7 @@ def had_a_core(run: RunFiles) -> np.ndarray:
     used = run.columns.get("timing/seconds_processor")
     if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
         return np.ones(run.generation)
-    lasted = wall(run)
+    lasted = generation_seconds(run)
     told = np.isfinite(used) & (lasted > 0) & (busy(run).ranks == 1)
     return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
 
@@ -177,7 +179,7 @@ def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
     return np.array([each.get(count, 1.0) for count in ranks.tolist()])
 
 
-def wall(run: RunFiles) -> np.ndarray:
+def generation_seconds(run: RunFiles) -> np.ndarray:
     """Return how long each generation lasted, the writing of the row before it included [generations] [s]."""
     return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.results import aggregates
 from esac_mpi.analysis.results.aggregates import Estimate, Tasks, estimate
 from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall
+from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.log import compact
 
@@ -33,18 +33,9 @@ def when(wall: Wall) -> str:
     return f"{at} of wall time{wall.where or ', as measured'}"
 
 
-def champion_of(study: Study, name: str) -> str:
-    """Return the label of a variant by its name in any case, "" where it is not there, which is told."""
-    for label in study.variants:
-        if label.lower() == name.lower():
-            return label
-    note(f"--of '{name}': no such variant, so that none is compared with the others; there are {'; '.join(study.variants)}")
-    return ""
-
-
 def document(study: Study, name: str, wall: Wall) -> str:
     """Return all tables; name: the variant that is compared with each other one."""
-    champion = champion_of(study, name)
+    champion = champion_of(study.variants, name)
     text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
     if champion and len(study.variants) > 1:
         text += ["", *against(study, champion)]

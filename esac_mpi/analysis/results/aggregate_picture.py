@@ -3,10 +3,11 @@
 import numpy as np
 
 from esac_mpi.analysis.figures import Axes, Figure, Look, cells, headline, looks, plt
-from esac_mpi.analysis.results.aggregate_page import champion_of, when
+from esac_mpi.analysis.results.aggregate_page import when
 from esac_mpi.analysis.results.aggregates import Estimate, estimate, iqm
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall
+from esac_mpi.analysis.results.verdicts import champion_of
 
 LEAST = -0.25  # score at which a panel of a task ends; what is below is an arrow there
 SPREAD = 0.5  # of a variant's line, over which its seeds lie
@@ -15,7 +16,7 @@ LINE, LETTER = 0.17, 0.075  # height of a variant's line in a panel of a task, w
 
 def figure(study: Study, name: str, wall: Wall) -> Figure:
     """Return the figure; name: the variant that is written in bold."""
-    champion = champion_of(study, name)
+    champion = champion_of(study.variants, name)
     found = {label: estimate(study.scores(label), iqm) for label in study.variants}
     order = sorted(study.variants, key=lambda label: -found[label].value)
     look = looks(study.variants)

@@ -1,10 +1,11 @@
 """Whether one variant beats another on a task, by the interval of the difference of their means."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from esac_mpi.analysis.intervals import DRAWS, LEVEL
+from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.results.traces import Sections, Wall, reached, values
 from esac_mpi.analysis.tables import markdown
 from esac_mpi.log import compact
@@ -31,6 +32,15 @@ def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
     low, high = difference(ours, theirs)
     said = "yes" if low > 0 else "no" if high < 0 else "not separated"
     return f"{said}: {gap:+,.4g} [{low:,.4g}, {high:,.4g}]{tail}"
+
+
+def champion_of(labels: Collection[str], name: str) -> str:
+    """Return the label of a variant by its name in any case, "" where it is not there, which is told."""
+    for label in labels:
+        if label.lower() == name.lower():
+            return label
+    note(f"--of '{name}': no such variant, so that none is compared with the others; there are {'; '.join(labels)}")
+    return ""
 
 
 def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
