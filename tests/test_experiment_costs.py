@@ -138,12 +138,12 @@ def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(stopwatch, "ROUNDS", 1)
     monkeypatch.setattr(stopwatch, "SECONDS", 0.01)
     monkeypatch.setattr(stopwatch, "NETWORKS", {"small": ((8, 8), 16), "large": ((128, 128), 64)})
-    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC", "ppo": "PPO"})
+    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC", "erl": "ERL", "ppo": "PPO"})
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)  # not installed
     monkeypatch.delitem(sys.modules, "esac_mpi.learners.ppo", raising=False)
     known = estimates.speeds(stopwatch.write(["CyclicMDP-v0"], 'a "machine"', tmp_path / "speeds.toml"))
     assert "left out: algorithm = ppo needs stable_baselines3" in capsys.readouterr().err
-    assert set(known.update) == {"sac"}
+    assert set(known.update) == {"sac", "erl"}
     assert known.horizon == {"CyclicMDP-v0": 2000}
     assert known.about.startswith('a "machine", 20')
     assert 0 < known.update["sac"]["small"] < known.update["sac"]["large"]  # [ms]

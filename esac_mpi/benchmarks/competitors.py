@@ -9,6 +9,7 @@ import numpy as np
 from esac_mpi import learners
 from esac_mpi.benchmarks.measurement import Timed
 from esac_mpi.config import Config, updated
+from esac_mpi.learners import training
 from esac_mpi.policy import Layout
 
 OBSERVATION, ACTION, STORED = 17, 6, 10_000  # observation, action of HalfCheetah-v5; transitions to sample from
@@ -56,7 +57,7 @@ def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
 def ours(
     name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, changes: dict[str, Any]
 ) -> Callable[[], Timed]:
-    """Return a turn of our learner: whole phases with 50 updates a step, so that their playing is about nothing."""
+    """Return a turn of our learner: whole phases with 50 updates a step, of steps that others played and nobody stored."""
     fields = {
         "policy.hidden": hidden, f"{name}.batch_size": batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": threads, "learner.device": device, **changes,
@@ -65,10 +66,10 @@ def ours(
     learner = learners.make(name, updated(Config(), fields), layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
-    phases = iter(range(10**9))
+    phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)
 
     def update(count: int) -> int:
-        return learner.phase(Idle(), next(phases), 0, max(1, count // 50), True).gradient_updates
+        return training.run(learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))).gradient_updates
 
     return chunks(update, threads, seconds)
 

@@ -48,15 +48,15 @@ class Following(Protocol):
 
 
 class GradientLearner(ABC):
-    """What SAC, TD3 and DDPG are: an actor and what judges it, learning from a replay of its own episodes.
+    """What SAC, TD3, DDPG and ERL's learner are: an actor and what judges it, learning from a replay of episodes.
 
-    Each makes its networks, sets `actor`, `adam`, `targets` and `update`, and says how it explores (`_explored`) and makes the
-    updates that are due (`_learn`).
+    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, and says how it makes the updates that are
+    due (`_learn`) and, if it plays its own episodes, how it explores (`_explored`).
     """
 
     NAME: str  # in messages
     actor: Network
-    critic: Any  # what gives `vector`: all of them
+    critic: Any  # all of them; `vector` gives one
     adam: dict[str, Adam]  # by name of what it steps
     targets: Mapping[str, Following]  # networks that follow others, by name
     update: Any

@@ -6,11 +6,11 @@ follows every layer but the last. In its flat vector the two first layers come o
 
 import numpy as np
 
+from esac_mpi import genetics
 from esac_mpi.config import Config
 from esac_mpi.policy import Layout
 
 OBSERVATION, ACTION, JOINT = 17, 18, 19  # which network initial weights are drawn for
-SHRUNK = 0.1  # the last layer at the start, of what is drawn
 
 
 def layouts(config: Config, layout: Layout) -> list[Layout]:
@@ -28,8 +28,7 @@ def critic_size(config: Config, layout: Layout) -> int:
 
 
 def initial(config: Config, layout: Layout) -> np.ndarray:
-    """Return ERL's own critic at the start, float32 [critic_size]: as policies start, but for a last layer of a tenth."""
-    parts = layouts(config, layout)
-    drawn = [part.initial(config.seed, network) for part, network in zip(parts, (OBSERVATION, ACTION, JOINT), strict=True)]
-    parts[-1].layers(drawn[-1])[-1].weight[:] *= SHRUNK  # its bias is 0
-    return np.concatenate(drawn)
+    """Return ERL's own critic at the start, float32 [critic_size]: as policies start, the last layer as that of ERL's actors."""
+    *sides, joint = layouts(config, layout)
+    drawn = [side.initial(config.seed, network) for side, network in zip(sides, (OBSERVATION, ACTION), strict=True)]
+    return np.concatenate([*drawn, genetics.initial(joint, config.seed, JOINT)])
