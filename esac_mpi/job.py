@@ -94,6 +94,7 @@ def save_policy(job: Job, best: Best) -> None:
     policy = job.policy
     about = {
         "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
+        "layer_norm": int(policy.layout.layer_norm),
         "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
         "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
     }  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import command
-from saved_policies import NORMALISER, save
+from saved_policies import NORMALISER, NORMED, save
 
 from esac_mpi import Policy
 from esac_mpi.policies import formats
@@ -54,12 +54,15 @@ def test_torchscript(tmp_path, normaliser):
     assert read(x.repeat(3, 1)).shape == (3, 1)
 
 
-@pytest.mark.parametrize(("activation", "output"), [("tanh", "clip"), ("relu", "clip"), ("tanh", "tanh")])
+@pytest.mark.parametrize(
+    ("activation", "output", "layer_norm"),
+    [("tanh", "clip", False), ("relu", "clip", False), ("tanh", "tanh", False), ("tanh", "tanh", True)],
+)
 @pytest.mark.parametrize("form", ["npz", "torchscript"])
-def test_every_activation_and_output(tmp_path, form, activation, output):
+def test_every_activation_and_output(tmp_path, form, activation, output, layer_norm):
     random = np.random.default_rng(1)
-    theta = random.standard_normal(Layout((3, 5, 4, 2)).d).astype(np.float32)  # large enough to be squashed
-    path = save(tmp_path / "p.h5", theta, (3, 5, 4, 2), activation=activation, output=output)
+    theta = random.standard_normal(Layout((3, 5, 4, 2), layer_norm).d).astype(np.float32)  # large enough to be squashed
+    path = save(tmp_path / "p.h5", theta, (3, 5, 4, 2), activation=activation, output=output, layer_norm=int(layer_norm))
     exported(path, form, tmp_path / "p.out")  # checked by the tool, whose check is tested below
 
 
@@ -79,7 +82,7 @@ def test_onnx(tmp_path):
     assert actions == pytest.approx(np.full((3, 1), ACTION), rel=1e-5)
 
 
-@pytest.mark.parametrize("about", [{"output": "clip"}, NORMALISER])
+@pytest.mark.parametrize("about", [{"output": "clip"}, NORMALISER, {"theta": NORMED, "layer_norm": 1}])
 def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
     assert export.main([str(save(tmp_path / "p.h5", **about)), "--format", "sb3"]) == 2
     assert "which stable-baselines3's SAC does not" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone)
     table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
     table |= {"observation_normalisation": name == "ddpg"}
     options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
-    arguments = ["--algorithm", name, *TASK, *ROUTINE, *options]
+    arguments = ["--algorithm", name, *TASK, *ROUTINE, *options, "--policy.layer_norm", name == "ddpg"]
     alone(*arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")  # after 125 updates: odd
     run(2, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")

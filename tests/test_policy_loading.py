@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from commands import command
 from conftest import environment
-from saved_policies import NORMALISER, THETA, hidden, save
+from saved_policies import NORMALISER, NORMED, THETA, hidden, save
 
 from esac_mpi import Policy, envs, job, policy
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
 from esac_mpi.policies import ranks, stage
 from esac_mpi.policy import Layout
-from esac_mpi.record import Run, Unreadable
+from esac_mpi.record import Run, Unreadable, files
 from esac_mpi.record.files import publish
 from esac_mpi.rollout import play
 
@@ -82,6 +82,23 @@ def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
     np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
 
 
+def test_layer_normalisation_comes_along(tmp_path):
+    normed = Policy.load(save(tmp_path / "policy.h5", NORMED, layer_norm=1))
+    # hidden, see test_layer_norm.py: relu(1) and relu(-0.5) = 0; out: tanh(0.5 + 0.125); bounds -1 and 3
+    assert normed(np.array([1.0, 2.0])) == pytest.approx([1 + 2 * np.tanh(0.625)], rel=1e-5)
+    assert repr(normed).endswith("2-2-1 layer_norm relu tanh)")
+    plain = Policy.load(save(tmp_path / "other.h5", layer_norm=0))
+    np.testing.assert_array_equal(plain(np.ones(2)), Policy.load(save(tmp_path / "older.h5"))(np.ones(2)))
+
+
+def test_versions_without_layer_normalisation_refuse_its_files_by_their_number(tmp_path, monkeypatch):
+    plain, normed = save(tmp_path / "plain.h5", layer_norm=0), save(tmp_path / "normed.h5", NORMED, layer_norm=1)
+    monkeypatch.setattr(files, "NORMALISED", 3)  # the newest that they read
+    assert Policy.load(plain).layout.d == 9
+    with pytest.raises(Unreadable, match="schema 4, written by another version of esac_mpi; this one reads schemas 2 to 3"):
+        Policy.load(normed)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_many_observations_get_the_bits_that_each_gets_alone(tmp_path, dtype):
     policy = Policy.load(save(tmp_path / "policy.h5", **NORMALISER))
@@ -114,6 +131,7 @@ WRONG = {
     "not a policy: it has no .*theta": lambda path: publish(path, {"metrics/sigma": np.zeros(3)}, {"generation": 3}),
     r"theta must be float32 \[9\], got float32 \[8\]": lambda path: save(path, THETA[:-1]),
     r"low must be \[1\], got \[3\]": lambda path: save(path, low=np.zeros(3)),
+    r"theta must be float32 \[13\], got float32 \[9\]": lambda path: save(path, layer_norm=1),
     "output must be tanh or clip, got softmax": lambda path: save(path, output="softmax"),
     "activation must be relu or tanh, got gelu": lambda path: save(path, activation="gelu"),
     r"normaliser_mean must be \[2\], got \[3\]": lambda path: save(path, **{name: np.ones(3, np.float32) for name in NORMALISER}),

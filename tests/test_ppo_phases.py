@@ -213,6 +213,7 @@ def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp
         ({"ppo.batch_size": 1}, "ppo.batch_size = 1: must be from 2 to ppo.steps_per_generation"),
         ({"ppo.steps_per_generation": 63}, "ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation"),
         ({"algorithm": "ppo", "learner.precision": "bf16"}, "learner.precision = bf16: not with algorithm = ppo"),
+        ({"algorithm": "ppo", "policy.layer_norm": True}, "policy.layer_norm = true: not with algorithm = ppo"),
     ],
 )
 def test_impossible_settings_are_refused(changed, told):

@@ -10,7 +10,8 @@ torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bound
 onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and onnxscript
 npz           the arrays; docs/policies.md has the formula; needs numpy
 sb3           for stable_baselines3.SAC.load; sampled actions are the deterministic ones (standard deviation 2e-9, the least
-              there), critics are untrained. Its actor squashes by tanh and cannot standardise: other policies are refused
+              there), critics are untrained. Its actor squashes by tanh and normalises neither observations nor layers: other
+              policies are refused
 """
 
 import os

@@ -71,9 +71,9 @@ class Learner(Table):
     device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Matrix products of the updates: bf16 multiplies in bfloat16 and keeps weights, gradients, Adam and losses in float32
-    (Micikevicius et al. 2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019, arXiv:1905.12322).
-    Worth it only where the device has units for it."""
+    """Matrix products of the updates: bf16 multiplies in bfloat16 and keeps weights, gradients, Adam, losses and layer
+    normalisation in float32 (Micikevicius et al. 2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019,
+    arXiv:1905.12322). Worth it only where the device has units for it."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class Normalisation:
     """The buffers of layer normalisation in a pass, of a hidden layer: in float32, also between products in bfloat16.
 
     `hidden` [members, rows, size] is that layer's buffer in the pass, which holds the normalised sums after `forward`; `affine`
-    is where the sums have to be before. Gradients of gain and shift that are bfloat16 were rounded at the end.
+    is where the sums have to be before. Gradients of gain and shift are rounded to the type of the others at the end.
     """
 
     def __init__(self, hidden: Tensor) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved
 
 SCHEMA = 3  # version of what the files hold
+NORMALISED = 4  # that of a policy with layer normalisation, which versions without it so refuse; the newest to read
 RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
 TAIL = "tail"  # group of a history's newest rows, where older ones are in closed files
@@ -79,12 +80,13 @@ def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[st
 
     Array names may contain '/'. previous=True keeps the file that was there under its name with _prev. Raises Unsaved.
     """
-    return store(path, image(arrays, attributes), previous)
+    schema = NORMALISED if attributes.get("layer_norm") else SCHEMA
+    return store(path, image(arrays, attributes), previous, schema)
 
 
-def store(path: Path, made: Image, previous: bool = False) -> int:
+def store(path: Path, made: Image, previous: bool = False, schema: int | None = None) -> int:
     """Replace `path` by an image, as `publish` does; return the file's size [bytes]. Raises Unsaved."""
-    block = _user_block(SCHEMA, len(made.content), made.sha256)
+    block = _user_block(schema or SCHEMA, len(made.content), made.sha256)
     replace(path, (block, made.content), previous)
     return len(block) + len(made.content)
 
@@ -200,8 +202,8 @@ def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
-    if not oldest <= schema <= SCHEMA:
-        reads = f"schemas {oldest} to {SCHEMA}"
+    if not oldest <= schema <= NORMALISED:
+        reads = f"schemas {oldest} to {NORMALISED}"
         raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}")
     return Header(schema, size, sha256)
 
