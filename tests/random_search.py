@@ -18,15 +18,9 @@ from esac_mpi.population import perturb
 from esac_mpi.rollout import Board, play
 
 DECLARES = Declaration(
-    learning=None,
-    discrete=True,
-    evolution=None,
-    work="members",
-    policies={"search": "the best"},
-    fitness="fitness",
-    gradients=never,
-    output=None,
-)
+    learning=None, discrete=True, evolution=None, work="members", policies={"search": "the best"}, fitness="fitness",
+    gradients=never, output=None,
+)  # fmt: skip
 
 
 @dataclass

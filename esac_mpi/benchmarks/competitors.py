@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learners
+from esac_mpi import learners, turns
 from esac_mpi.benchmarks.measurement import Timed
 from esac_mpi.config import Config, updated
-from esac_mpi.learners import training
 from esac_mpi.policy import Layout
 
 OBSERVATION, ACTION, STORED = 17, 6, 10_000  # observation, action of HalfCheetah-v5; transitions to sample from
@@ -69,7 +68,7 @@ def ours(
     phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)
 
     def update(count: int) -> int:
-        return training.run(learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))).gradient_updates
+        return turns.run(learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))).gradient_updates
 
     return chunks(update, threads, seconds)
 
