@@ -21,7 +21,7 @@ LAYERS = [
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns"}
+LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda"}
 BESIDE = {"analysis", "experiments", "policies", "benchmarks", "stress"}  # what tools/ are made of: no run needs it
 ANALYSED = {"record", "config", "log", "schedule", "__version__"}  # what analysis may import of the program
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}

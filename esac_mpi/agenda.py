@@ -1,0 +1,91 @@
+"""Tasks in virtual time: which one is begun next, and whose result is told next. No MPI here.
+
+Each of a number of virtual workers has one task at a time; it takes the next one at the virtual end of its last. A task lasts
+what it turns out to last, in a unit that every machine counts alike (environment steps, and updates in such steps). Results are
+told in the order of (virtual end, worker): one that has come in waits until no task still at work can end before it, which
+the progress of these shows. So what is told when does not depend on who does the work, or how fast: the answer depends on
+the number of workers alone. This is conservative discrete-event simulation (Chandy and Misra 1979) on the run itself.
+
+`Arrival` is the other order: results are told as they come in.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+AT_LEAST = 1  # what every task lasts at least [steps]
+
+
+@dataclass
+class Task:
+    """What a virtual worker is to do, and how far it is."""
+
+    worker: int
+    start: int  # virtual [steps]
+    order: Any  # what is to be done
+    at_root: bool = False  # whether rank 0 alone can do it
+    begun: bool = False
+    progress: int = 0  # virtual time that it has taken so far, or a lower bound of it [steps]
+    result: Any = None
+    done: bool = False  # progress is what it took, then
+
+    @property
+    def earliest(self) -> tuple[int, int]:
+        """When it ends, or can end at the earliest: (virtual end, worker), by which results are told."""
+        return self.start + (self.progress if self.done else max(self.progress, AT_LEAST)), self.worker
+
+
+class Agenda:
+    """The tasks of all workers that have been given out and not been told."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, Task] = {}  # worker -> its task
+
+    def __iter__(self) -> Iterator[Task]:
+        """Go through the tasks, by worker."""
+        return iter([self._tasks[worker] for worker in sorted(self._tasks)])
+
+    def give(self, worker: int, start: int, order: Any, at_root: bool = False) -> Task:
+        """Give a worker its next task. Raises ValueError if it has one."""
+        if worker in self._tasks:
+            raise ValueError(f"worker {worker} has a task that was not told")
+        self._tasks[worker] = Task(worker, start, order, at_root)
+        return self._tasks[worker]
+
+    def end(self, task: Task) -> None:
+        """Note that a task's result has come in."""
+        task.done = True
+
+    def tell(self) -> Task | None:
+        """Take out and return the task whose result is told next; None while one that is at work may still end before it."""
+        if not self._tasks:
+            return None
+        first = min(self, key=lambda task: task.earliest)
+        return self._tasks.pop(first.worker) if first.done else None
+
+
+class Arrival(Agenda):
+    """The same with results told as they come in: nobody waits, and what is told when depends on the machines.
+
+    `replayed`: workers in the order in which another run told their results, which this one then does, too.
+    """
+
+    def __init__(self, replayed: Iterator[int] | None = None) -> None:
+        super().__init__()
+        self._came: list[int] = []  # workers whose results have come in, in this order
+        self._replayed, self._due = replayed, None if replayed is None else next(replayed, None)
+
+    def end(self, task: Task) -> None:
+        """Note that a task's result has come in."""
+        task.done = True
+        self._came.append(task.worker)
+
+    def tell(self) -> Task | None:
+        """Take out and return the task whose result is told next; None where there is none."""
+        if self._replayed is None:
+            return self._tasks.pop(self._came.pop(0)) if self._came else None
+        task = None if self._due is None else self._tasks.get(self._due)
+        if task is None or not task.done:
+            return None
+        self._due = next(self._replayed, None)
+        return self._tasks.pop(task.worker)

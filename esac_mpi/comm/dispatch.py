@@ -1,0 +1,188 @@
+"""Dispatch: tasks on ranks without a barrier; what is begun and told next an agenda says. Knows nothing of evolution.
+
+Rank 0 gives tasks out, works on some itself, and hears how far the others are. A rank works a slice at a time and looks for
+messages between two slices, so that all can leave their tasks where they are, meet in an exchange, and go on. A task in progress
+stays on its rank, and is begun again after a restart: it is a function of its order.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from esac_mpi.agenda import Agenda, Task
+from esac_mpi.stop import Stop
+from esac_mpi.watchdog import Watchdog
+
+Work = Generator[int, None, tuple[int, Any]]  # a task at work: yields how long it has taken so far; returns that and its result
+
+ORDER, PROGRESS, RESULT, PAUSE, PAUSED, OVERDUE = range(10, 16)  # tags
+REPORT = 0.01  # least time between two reports of a rank's progress [s]
+REST = 1e-3  # longest sleep of a rank without work [s]
+
+
+class Dispatch:
+    """The tasks of a run on its ranks.
+
+    work: makes a task's work of its order, on any rank. busy: time that this rank has worked on tasks [s].
+    """
+
+    def __init__(self, comm: MPI.Intracomm, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
+                 work: Callable[[Any], Work]) -> None:  # fmt: skip
+        self._comm = comm.Dup()  # messages of its own
+        self.rank, self.size = comm.rank, comm.size
+        self._stop, self._watchdog, self._clock, self._work = stop, watchdog, clock, work
+        self._own: list[tuple[Task, Work]] = []  # begun here and not ended
+        self._at: dict[int, Task] = {}  # rank 0: other rank -> the task that is there
+        self._sent: list[MPI.Request] = []
+        self._reported = 0.0
+        self.busy = 0.0
+
+    def go_on(self, agenda: Agenda | None, told: Callable[[Task], bool] = lambda task: True) -> bool:
+        """Work until `told`, which hears of results in the agenda's order and puts the next tasks there, says that it is enough.
+
+        All ranks call this; rank 0 has the agenda. Returns, on all ranks, whether the time of one of them is over: then nothing
+        that was told in this section counts.
+        """
+        over = self._lead(agenda, told) if agenda is not None else self._serve()
+        MPI.Request.Waitall(self._sent)
+        self._sent = []
+        self._watchdog.rests()
+        return over
+
+    def free(self) -> None:
+        """Release the messages' communicator; all ranks call this."""
+        self._comm.Free()
+
+    def _lead(self, agenda: Agenda, told: Callable[[Task], bool]) -> bool:
+        enough, overdue, pause = False, False, 0.0
+        while not (enough or overdue):
+            while not enough and (task := agenda.tell()) is not None:
+                enough = told(task)
+            if enough:
+                break
+            begun = self._give_out(agenda)
+            heard = self._hear(agenda)
+            overdue = self._stop.overdue or heard is None
+            if self._own:
+                self._advance(min(range(len(self._own)), key=lambda i: self._own[i][0].earliest), agenda)
+                pause = 0.0
+            elif not (begun or heard):
+                self._watchdog.waits()
+                time.sleep(pause)
+                pause = min(pause + 5e-6, REST)
+        return self._halt(agenda, overdue)
+
+    def _give_out(self, agenda: Agenda) -> int:
+        """Give tasks to ranks without one, and to rank 0 what belongs to it and one more; return their number."""
+        begun = 0
+        for task in sorted(agenda, key=lambda task: task.earliest):
+            if task.begun:
+                continue
+            free = next((rank for rank in range(1, self.size) if rank not in self._at), 0)
+            here = task.at_root or (not free and not any(not own.at_root for own, _ in self._own))
+            if not (here or free):
+                continue
+            task.begun, begun = True, begun + 1
+            if here:
+                self._own.append((task, self._work(task.order)))
+            else:
+                self._at[free] = task
+                self._send(MPI.pickle.dumps(task.order), free, ORDER)
+        return begun
+
+    def _hear(self, agenda: Agenda) -> int | None:
+        """Take what other ranks say; return how much it was, None if the time of one of them is over."""
+        heard = 0
+        while (message := self._receive()) is not None:
+            rank, tag, content = message
+            heard += 1
+            if tag == OVERDUE:
+                return None
+            self._take(agenda, rank, tag, content)
+        return heard
+
+    def _take(self, agenda: Agenda, rank: int, tag: int, content: Any) -> None:
+        """Note a rank's progress or its result."""
+        task = self._at[rank]
+        if tag == PROGRESS:
+            task.progress = content
+        else:
+            del self._at[rank]
+            task.progress, task.result = content
+            agenda.end(task)
+
+    def _advance(self, place: int, agenda: Agenda | None = None) -> None:
+        """Do a slice of a task of this rank."""
+        task, work = self._own[place]
+        start = self._clock()
+        self._watchdog.works_on(f"a task of worker {task.worker}")
+        try:
+            task.progress = next(work)
+        except StopIteration as end:
+            del self._own[place]
+            task.progress, task.result = end.value
+            if agenda is not None:
+                agenda.end(task)
+            else:
+                self._send(MPI.pickle.dumps((task.progress, task.result)), 0, RESULT)
+        self.busy += self._clock() - start
+
+    def _halt(self, agenda: Agenda, overdue: bool) -> bool:
+        """Let all ranks leave their tasks where they are; take what comes in until they have."""
+        for rank in range(1, self.size):
+            self._send(MPI.pickle.dumps(overdue), rank, PAUSE)
+        left = self.size - 1
+        while left:
+            message = self._receive()
+            if message is None:
+                time.sleep(1e-5)
+            elif message[1] == PAUSED:
+                left -= 1
+            elif message[1] != OVERDUE:
+                self._take(agenda, *message)
+        return overdue
+
+    def _serve(self) -> bool:
+        pause, told = 0.0, False
+        while True:
+            message = self._receive()
+            if message is not None and message[1] == PAUSE:
+                self._send(MPI.pickle.dumps(None), 0, PAUSED)
+                return bool(message[2])
+            if message is not None:
+                self._own = [(Task(0, 0, message[2]), self._work(message[2]))]
+            if self._stop.overdue and not told:
+                self._send(MPI.pickle.dumps(None), 0, OVERDUE)
+                told = True
+            if self._own and not told:
+                self._advance(0)
+                self._report()
+                pause = 0.0
+            else:
+                self._watchdog.waits()
+                time.sleep(pause)
+                pause = min(pause + 5e-6, REST)
+
+    def _report(self) -> None:
+        """Say how far this rank's task is, now and then."""
+        now = self._clock()
+        if self._own and now - self._reported >= REPORT:
+            self._send(MPI.pickle.dumps(self._own[0][0].progress), 0, PROGRESS)
+            self._reported = now
+
+    def _send(self, content: bytes, rank: int, tag: int) -> None:
+        self._sent = [request for request in self._sent if not request.Test()]
+        self._sent.append(self._comm.Isend(np.frombuffer(content, np.uint8), rank, tag))
+
+    def _receive(self) -> tuple[int, int, Any] | None:
+        """Return (rank, tag, content) of the next message; None where there is none."""
+        status = MPI.Status()
+        message = self._comm.Improbe(status=status)
+        if message is None:
+            return None
+        content = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        message.Recv(content)
+        return status.Get_source(), status.Get_tag(), MPI.pickle.loads(content.tobytes())

@@ -1,0 +1,67 @@
+"""Tasks of made-up durations on the ranks of this job: prints what was told, in its order. Started by test_dispatch.py."""
+
+import json
+import random
+import sys
+import time
+
+from mpi4py import MPI
+
+from esac_mpi.agenda import Agenda
+from esac_mpi.comm.dispatch import Dispatch
+from esac_mpi.stop import Stop
+from esac_mpi.watchdog import Watchdog
+
+COMM = MPI.COMM_WORLD
+WORKERS, SECTIONS, TOLD = 3, 4, 6
+DELAYS = random.Random(COMM.rank)  # of this rank's slices
+OVERDUE_AT = int(sys.argv[1]) if len(sys.argv) > 1 else -1  # rank whose time is over in the third section
+
+
+def work(order):
+    """Last as long as the order says, in slices of a few steps, each of a time of its own; the result is the order's number."""
+    worker, number, lasts = order
+    done = 0
+    while done + 7 < lasts:
+        done += 7
+        time.sleep(DELAYS.choice((0.0, 0.0005, 0.003)))
+        yield done
+    return lasts, [worker, number]
+
+
+def order(worker, number):
+    """Return a worker's task: the critic's, worker 3, are long and rank 0's."""
+    lasts = random.Random(100 * worker + number).choice((5, 30, 31, 90, 200))
+    return worker, number, lasts + 50 * (worker == WORKERS)
+
+
+def main() -> None:
+    stop = Stop(time.monotonic, lambda: None)
+    stop.listen()
+    dispatch = Dispatch(COMM, stop, Watchdog("", lambda words: None), time.monotonic, work)
+    agenda, told = Agenda(), []
+    for worker in range(WORKERS + 1):
+        agenda.give(worker, 0, order(worker, 0), at_root=worker == WORKERS)
+
+    def hear(task):
+        end = task.start + task.progress
+        told.append([*task.result, end])
+        agenda.give(task.worker, end, order(task.worker, task.result[1] + 1), at_root=task.at_root)
+        return len(told) % TOLD == 0
+
+    overs = []
+    for section in range(SECTIONS):
+        if section == 2 and COMM.rank == OVERDUE_AT:
+            stop.give_up_at(time.monotonic() + 0.001)
+        overs.append(dispatch.go_on(agenda if COMM.rank == 0 else None, hear))
+        COMM.Barrier()  # an exchange, while tasks are in progress
+        if overs[-1]:
+            break
+    everywhere = COMM.gather((overs, dispatch.busy))
+    if COMM.rank == 0:
+        print(json.dumps({"told": told, "overs": [overs for overs, _ in everywhere], "busy": [busy for _, busy in everywhere]}))
+    dispatch.free()
+    stop.end()
+
+
+main()

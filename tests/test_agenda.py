@@ -1,0 +1,104 @@
+"""What is told when: by hand, and against a plain event queue on random task lists."""
+
+import heapq
+import random
+
+import pytest
+
+from esac_mpi.agenda import Agenda, Arrival
+
+
+def finish(agenda, worker, lasted):
+    task = next(task for task in agenda if task.worker == worker)
+    task.begun, task.progress = True, lasted
+    agenda.end(task)
+
+
+def begin(agenda, worker, progress):
+    task = next(task for task in agenda if task.worker == worker)
+    task.begun, task.progress = True, progress
+
+
+def test_a_result_waits_for_what_may_still_end_before_it():
+    agenda = Agenda()
+    for worker, start in ((0, 0), (1, 10), (2, 40)):
+        agenda.give(worker, start, None)
+    finish(agenda, 0, 50)
+    assert agenda.tell() is None  # worker 1 may end at 11
+    begin(agenda, 1, 39)
+    assert agenda.tell() is None  # at 49
+    begin(agenda, 1, 40)
+    assert agenda.tell() is None  # worker 2, not begun, may end at 41
+    begin(agenda, 2, 10)
+    assert agenda.tell().worker == 0  # all at 50 at the earliest, and at a tie the lower number is first
+    finish(agenda, 2, 10)
+    assert agenda.tell() is None  # worker 1 may end at 50 too, and is first then
+    begin(agenda, 1, 41)
+    assert agenda.tell().worker == 2
+
+
+def test_a_worker_has_one_task():
+    agenda = Agenda()
+    agenda.give(3, 0, None)
+    with pytest.raises(ValueError, match="worker 3 has a task that was not told"):
+        agenda.give(3, 5, None)
+
+
+def queue(durations, workers, count):
+    """Return (worker, end) of the first results by an event queue: durations(worker, number of its task)."""
+    heap = [(durations(worker, 0), worker, 0) for worker in range(workers)]
+    heapq.heapify(heap)
+    told = []
+    while len(told) < count:
+        end, worker, number = heapq.heappop(heap)
+        told.append((worker, end))
+        heapq.heappush(heap, (end + durations(worker, number + 1), worker, number + 1))
+    return told
+
+
+@pytest.mark.parametrize("seed", range(1000))
+def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed):
+    choose = random.Random(seed)
+    workers, count, ranks = choose.randint(1, 6), 30, choose.randint(1, 7)
+    lasts = {}
+
+    def durations(worker, number):
+        return lasts.setdefault((worker, number), choose.choice((1, 2, 3, 5, 50)))
+
+    expected = queue(durations, workers, count)
+    agenda, numbers, told, at_work = Agenda(), [0] * workers, [], []
+    for worker in range(workers):
+        agenda.give(worker, 0, 0)
+    while len(told) < count:
+        if (task := agenda.tell()) is not None:
+            end = task.start + task.progress
+            told.append((task.worker, end))
+            numbers[task.worker] += 1
+            agenda.give(task.worker, end, numbers[task.worker])
+            continue
+        waiting = sorted((task for task in agenda if not task.begun), key=lambda task: task.earliest)
+        for task in waiting[: ranks - len(at_work)]:
+            task.begun = True
+            at_work.append(task)
+        moved = choose.choice(at_work)  # any rank may be the faster one
+        moved.progress += 1
+        if moved.progress == durations(moved.worker, moved.order):
+            at_work.remove(moved)
+            agenda.end(moved)
+    assert told == expected
+
+
+def test_in_order_of_arrival_nobody_waits_and_the_record_of_it_is_followed():
+    agenda = Arrival()
+    for worker in range(3):
+        agenda.give(worker, 0, None)
+    finish(agenda, 2, 100)
+    finish(agenda, 0, 5)
+    assert [agenda.tell().worker, agenda.tell().worker, agenda.tell()] == [2, 0, None]
+    again = Arrival(iter([2, 0, 1]))
+    for worker in range(3):
+        again.give(worker, 0, None)
+    finish(again, 0, 5)
+    assert again.tell() is None
+    finish(again, 2, 100)
+    assert [again.tell().worker, again.tell().worker, again.tell()] == [2, 0, None]
