@@ -141,3 +141,8 @@ class Operators(Protocol):
 
     def proximal(self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""
+
+    def trained(
+        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+    ) -> np.ndarray:
+        """Return theta, float32 [d], after steps up a critic [critic_size] in states [n, o] of a replay."""

@@ -155,11 +155,17 @@ def spent(flight: Flight | None) -> dict[str, float]:
 
 def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None) -> None:
     """Let the result of a phase that has ended enter: rank 0's actor, on every node, and the counts."""
+    if world.leads:
+        assert learner is not None
+        theta[:] = learner.theta
+    world.broadcast_shared(theta)
+    count(phase, counters, learner)
+
+
+def count(phase: Phase, counters: Counters, learner: Learner | None) -> None:
+    """Count a phase that has ended, and let the learner be what it is now."""
     if learner is not None:
         learner.release()
-        if world.leads:
-            theta[:] = learner.theta
-    world.broadcast_shared(theta)
     counters.env_steps_learner += phase.env_steps
     counters.env_steps_replayed += phase.replayed_steps
     counters.gradient_updates += phase.gradient_updates

@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population
     GENETIC = 16  # ERL's mutation of a member; member = slot
     DISTILLATION = 17  # member = slot of the child
+    TRAINING = 19  # an individual of CEM-RL that learns; member = which
     DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
 
 

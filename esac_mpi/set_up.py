@@ -153,9 +153,9 @@ def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsil
 
 
 def make_operators(config: Config, layout: Layout) -> contracts.Operators | None:
-    """Return the genetic operators that take gradients, where the algorithm has such."""
-    gradients = ALGORITHMS[config.algorithm].DECLARES.gradients(config)
-    return learners.load("operators").GeneticOperators(config, layout) if gradients else None
+    """Return the operators by which every rank takes gradients, where the algorithm has such."""
+    name = ALGORITHMS[config.algorithm].DECLARES.operators(config)
+    return learners.make_operators(name, config, layout) if name else None
 
 
 def learning_here(config: Config, world: World) -> Learning | None:
@@ -179,7 +179,9 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
     theta = learning.actor(initial)
     try:
-        return learners.make(learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env))
+        return learners.make(
+            learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env), state.replay_rows(initial)
+        )
     except MemoryError as error:
         if not capacity.table(config):
             raise

@@ -3,7 +3,7 @@
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
 `metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
 the bit, by the machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a
-checkpoint.
+checkpoint. Marked "elsewhere" is the room of the learner's replay, with which it is stored.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -43,8 +43,13 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
 
 
 def kept(state: Any) -> list[Field]:
-    """Return the fields of a state that go on from generation to generation."""
-    return [f for f in fields(state) if not f.metadata.get("scratch")]
+    """Return the fields of a state that its part of a checkpoint has."""
+    return [f for f in fields(state) if not (f.metadata.get("scratch") or f.metadata.get("elsewhere"))]
+
+
+def replay_rows(state: Any) -> np.ndarray | None:
+    """Return the room that a state has for the learner's replay, float32 [capacity, width], if it has one."""
+    return next((getattr(state, f.name) for f in fields(state) if f.metadata.get("elsewhere")), None)
 
 
 def may_lack(f: Field) -> bool:
@@ -61,7 +66,7 @@ def compare_no_more(state: Any) -> None:
 
 def share(state: Any, world: World) -> None:
     """Give every rank rank 0's state."""
-    for f in kept(state):
+    for f in (f for f in fields(state) if not f.metadata.get("scratch")):
         if f.metadata.get("shared"):
             world.broadcast_shared(getattr(state, f.name))
         else:

@@ -38,7 +38,7 @@ class Declaration:
     work: Literal["members", "episodes"]  # what the rows of its board are
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
     fitness: str  # the column of its rows that is shown as fitness
-    gradients: Callable[[Config], bool]  # whether every rank takes gradients, and so loads torch: Params.operators
+    operators: Callable[[Config], str]  # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
     output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says
 
 
@@ -56,6 +56,11 @@ def at_root(rank: int) -> bool:
 def never(config: Config) -> bool:
     """Return False."""
     return False
+
+
+def none(config: Config) -> str:
+    """Return no name."""
+    return ""
 
 
 def always(config: Config) -> bool:

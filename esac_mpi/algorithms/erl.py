@@ -59,7 +59,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"champion": "the champion of the population", "learner": "the learner's actor"},
     fitness="fitness",
-    gradients=lambda config: remembers(config.erl),
+    operators=lambda config: "genetic" * remembers(config.erl),
     output="tanh",
 )
 

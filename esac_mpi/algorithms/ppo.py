@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never
+from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never, none
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -33,7 +33,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"ppo": "the PPO actor"},
     fitness="ppo_episodic_return",
-    gradients=never,
+    operators=none,
     output="clip",  # its mean is not squashed, its actions are cut off
 )
 

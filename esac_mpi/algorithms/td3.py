@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none
 from esac_mpi.config import Config
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
@@ -47,7 +47,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"td3": "the TD3 actor"},
     fitness="td3_episodic_return",
-    gradients=never,
+    operators=none,
     output=None,
 )
 

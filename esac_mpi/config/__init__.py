@@ -7,6 +7,7 @@ then our own measurement (M). A TOML file and the command line hold only what di
 
 from esac_mpi.config.command_line import as_words, load
 from esac_mpi.config.continuing import FREE, WARN, differences
+from esac_mpi.config.distribution import CEM, CEMRL, individuals
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
@@ -21,8 +22,9 @@ from esac_mpi.config.sources import resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
-    "ALGORITHMS", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3",
-    "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner",
-    "PolicyNetwork", "Stop", "Task", "as_words", "check", "child_slots", "differences", "flatten", "from_table", "hint", "load",
-    "marks", "members", "read_toml", "resolved", "slots", "table_of", "to_toml", "updated", "winners",
+    "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
+    "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
+    "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "check", "child_slots", "differences", "flatten",
+    "from_table", "hint", "individuals", "load", "marks", "members", "read_toml", "resolved", "slots", "table_of",
+    "to_toml", "updated", "winners",
 ]  # fmt: skip

@@ -34,10 +34,20 @@ class Start:
     theta: np.ndarray  # float32 [d] the initial actor
     reserve: int = 0  # transitions that its phases may add while its state is held
     discrete: bool = False  # whether the task's actions are choices
+    rows: np.ndarray | None = None  # room for the replay that ranks share
 
 
-LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "ppo": "PPO"}  # file here -> its class
+LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "cem": "CEM", "ppo": "PPO"}  # file here -> its class
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
+
+
+OPERATORS = {"genetic": ("operators", "GeneticOperators"), "individuals": ("individuals", "Individuals")}  # file here, class
+
+
+def make_operators(name: str, config: Config, layout: Layout) -> Any:
+    """Return the operators `name`, a key of OPERATORS; layout: of the policy."""
+    module, kind = OPERATORS[name]
+    return getattr(load(module), kind)(config, layout)
 
 
 def load(name: str) -> ModuleType:
@@ -58,6 +68,6 @@ def load(name: str) -> ModuleType:
             gc.enable()
 
 
-def make(name: str, config: Config, layout: Layout, theta: np.ndarray, reserve: int = 0, discrete: bool = False) -> Any:
+def make(name: str, *start: Any) -> Any:
     """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled."""
-    return getattr(load(name), LEARNERS[name])(Start(config, layout, theta, reserve, discrete))
+    return getattr(load(name), LEARNERS[name])(Start(*start))

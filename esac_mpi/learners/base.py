@@ -70,7 +70,7 @@ class GradientLearner(ABC):
         self.device = device(config.learner)
         self.seed, self.options, self._activation = config.seed, options, config.policy.activation
         self._actions, self._products = a, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
-        self.replay = Replay(options.replay_capacity, o, a, start.reserve)
+        self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
         self.env_steps = 0  # training steps ever
 
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:

@@ -14,7 +14,11 @@ class Replay:
     what is sampled. `reserve` older ones stay readable, so that a state held by `hold` survives as many additions.
     """
 
-    def __init__(self, capacity: int, observation_size: int, action_size: int, reserve: int = 0) -> None:
+    def __init__(
+        self, capacity: int, observation_size: int, action_size: int, reserve: int = 0, rows: np.ndarray | None = None
+    ) -> None:
+        """rows: room for at most `capacity` that is there already, and that others write to; see `advance`."""
+        capacity = capacity if rows is None else len(rows)
         self.capacity = capacity
         self.reserve = reserve
         self.added = 0
@@ -22,7 +26,8 @@ class Replay:
         self._held: int | None = None
         self.columns = columns(observation_size, action_size)
         numbers = width(observation_size, action_size)
-        self._rows = np.zeros((capacity + reserve, numbers), np.float32)  # a transition is one row: one cache miss when sampled
+        # a transition is one row: one cache miss when sampled
+        self._rows = np.zeros((capacity + reserve, numbers), np.float32) if rows is None else rows
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
@@ -47,6 +52,10 @@ class Replay:
             raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and they have been added")
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
+
+    def advance(self, count: int) -> None:
+        """Take in so many transitions that others have written."""
+        self.added += count
 
     def sample(self, random: np.random.Generator, out: np.ndarray) -> np.ndarray:
         """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it."""

@@ -48,7 +48,7 @@ def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: 
     step and each part of an update, whether it was one of an update; returns the phase. It is a function of the learner at its
     start and of the address (seed, k), whatever is done between its parts.
     """
-    random, first, updates = _streams(learner.seed, k), learner.env_steps, 0
+    random, first, updates = streams(learner.seed, k), learner.env_steps, 0
     returns: list[float] = []
     learner.update.start(learner.normaliser)
     for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns):
@@ -65,7 +65,7 @@ def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, floa
 
     played: of each episode its transitions as rows [n, width], its return (nan: unstable) and its steps.
     """
-    random, first = _streams(learner.seed, k), learner.env_steps
+    random, first = streams(learner.seed, k), learner.env_steps
     learner.update.start(learner.normaliser)
     for rows, _, steps in played:
         for row in rows:
@@ -78,7 +78,8 @@ def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, floa
     return Phase.summed_up(learner.env_steps - first, returns, updates, **learner.update.means(updates))
 
 
-def _streams(seed: int, k: int) -> Streams:
+def streams(seed: int, k: int) -> Streams:
+    """Return the random numbers of a phase."""
     return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
 
 

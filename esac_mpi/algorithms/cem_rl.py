@@ -1,0 +1,259 @@
+"""CEM-RL: CEM (cem.py) whose first individuals a shared critic trains before they are evaluated.
+
+Source: Pourchot and Sigaud 2019, CEM-RL: Combining Evolutionary and Gradient-Based Methods for Policy Search, and its code.
+`cem_rl.critic = "parallel"` is a form of P-CEM-RL, with which Lee et al. 2020 (AES-RL) compare.
+
+Where this differs from the public code:
+- Individuals are trained and evaluated on any rank. Under critic = serial the critic's chain, for one actor after another,
+  stays on rank 0, and each actor learns from the critic as its link left it: the same numbers as one after the other, at once.
+  Who is not trained is evaluated meanwhile.
+- Under critic = parallel rank 0 teaches the critic for the mean, beside all the rest of a generation, as many updates as the last
+  generation had steps; the public code of AES-RL, without a limit.
+- Where it bootstraps after several episodes, time limits are truncations (there: only with one episode an individual).
+The learner is learners/cem.py, an individual's training learners/individuals.py.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import experience, learning
+from esac_mpi.algorithms import cem as pure
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.config import Config, individuals
+from esac_mpi.contracts import Memory, World
+from esac_mpi.counters import Best, Counters
+from esac_mpi.distribution import Gaussian
+from esac_mpi.envs import Env
+from esac_mpi.experience import Experience, Played
+from esac_mpi.learning import Phase
+from esac_mpi.noise import Purpose, generator
+from esac_mpi.params import THETA_ES, Params, Row
+from esac_mpi.rollout import Board
+from esac_mpi.transitions import doubles, floats, width
+
+
+def reserve(config: Config, horizon: int) -> int:
+    """Return how many transitions a generation adds at most."""
+    return config.cem_rl.population_size * config.cem_rl.fitness_episodes * horizon
+
+
+def added(config: Config, horizon: int) -> float:
+    """Return how many transitions a run adds at most."""
+    return added_by_phases(config, reserve(config, horizon))
+
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner=lambda config: "cem",
+        actor=lambda state: state.mean,
+        ranks=at_root,
+        reserve=lambda config, horizon: 0,  # what is added is added when nothing is held
+        added=added,
+        own_env=never,
+        beside=never,
+    ),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"mean": "the mean of the distribution"},
+    fitness="fitness",
+    operators=lambda config: "individuals",
+    output="tanh",
+)
+
+
+@dataclass
+class State:
+    """All that changes, beside the learner on rank 0: equal on every rank or shared by the node."""
+
+    mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    damp: float  # epsilon of Eq. (2)
+    replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
+    critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size]
+    transitions: int = 0  # ever added to the replay
+    last_steps: int = 0  # of the last generation's individuals [steps]
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+    normaliser = None  # observations are plain
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"mean": self.mean}
+
+
+def init(params: Params, world: Memory) -> State:
+    """Return the state before the first generation; make room for the replay on each node, as much as the budget can fill."""
+    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
+    mean = params.layout.initial(params.config.seed, THETA_ES)
+    rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
+    world.reserve(*board_of_trained(params)[:2])
+    assert params.operators is not None
+    return State(
+        mean=world.share(mean),
+        variance=world.share(np.full_like(mean, cem.variance)),
+        damp=cem.damp,
+        replay=world.shared((rows, width(o, a))),
+        critics=world.shared((individuals(cem)[1], params.operators.critic_size)),
+    )
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of the individuals that nothing trains."""
+    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
+    count = cem.population_size - individuals(cem)[1]
+    return experience.board(count, 0, steps_of_one(params), width(o, a), True)
+
+
+def board_of_trained(params: Params) -> Board:
+    """Return the shape of what the ranks put together of those that are trained: with what they have become."""
+    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
+    return experience.board(individuals(cem)[1], vector(params), steps_of_one(params), width(o, a), True)
+
+
+def steps_of_one(params: Params) -> int:
+    """Return the most steps that an individual takes."""
+    return params.config.cem_rl.fitness_episodes * params.horizon
+
+
+def width_of(params: Params) -> int:
+    """Return how many numbers a transition has."""
+    o, *_, a = params.layout.sizes
+    return width(o, a)
+
+
+def vector(params: Params) -> int:
+    """Return how many float64 an individual's parameters are on their way."""
+    return -(-params.layout.d // 2)
+
+
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+    """Make one generation; return its metrics and its timing."""
+    cem, k, clock = params.config.cem_rl, state.generation + 1, [world.clock()]
+    learns = state.counters.env_steps_population >= cem.start_steps and individuals(cem)[1] > 0
+    if learns:
+        if cem.critic == "parallel":
+            share_critics(state, world, [learner.critic_vector()] if world.leads else [])
+        learning.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
+    drawn = play_drawn(params, state, world, env, k)
+    clock.append(world.clock())
+    phase, busy, spent = Phase(), np.zeros(world.size), learning.spent(None)
+    if learns and cem.critic == "serial":
+        phase, busy, spent = learning.finish(world)
+        share_critics(state, world, learner.taught if world.leads else [])
+    clock.append(world.clock())
+    learned, vectors = play_trained(params, state, world, env, k, learns)
+    clock.append(world.clock())
+    if learns and cem.critic == "parallel":
+        phase, busy, spent = learning.finish(world)
+    fitness = np.concatenate([learned.returns, drawn.returns])
+    pure.refuse_none_finite(fitness, k)
+    clock.append(world.clock())
+
+    row = pure.tell(params, cem, state, world, k, fitness, vectors)
+    if learns:
+        learning.count(phase, state.counters, learner)
+    state.last_steps = int(learned.lengths.sum() + drawn.lengths.sum())
+    for found in (learned, drawn):
+        remember(state, found, world, learner)
+        pure.count(state, found)
+    clock.append(world.clock())
+    parts = ("seconds_evaluate", "seconds_learn", "seconds_evaluate_trained", "seconds_wait_learner", "seconds_update")
+    seconds = dict(zip(parts, np.diff(clock), strict=True))
+    timing = {name: both(name, learned, drawn) for name in drawn.timing}
+    timing["busy_seconds"] = timing["busy_seconds"] + busy
+    row |= {"fitness": fitness, "length": np.concatenate([learned.lengths, drawn.lengths]), "trained": int(learns)}
+    return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
+
+
+def teach(params: Params, state: State, learner: Any, k: int) -> learning.Steps:
+    """Return the critic's lessons of generation k: a part of its updates for each actor in turn, or all of them for the mean."""
+    cem = params.config.cem_rl
+    updates = round(cem.critic_updates_per_step * state.last_steps)
+    if cem.critic == "parallel":
+        return learner.teach([state.mean.copy()], updates, k)
+    count = individuals(cem)[1]
+    actors = [pure.individual(params, cem, gaussian(state), k, i, np.empty_like(state.mean)) for i in range(count)]
+    return learner.teach(actors, updates // count, k)
+
+
+def gaussian(state: State) -> Gaussian:
+    """Return the distribution as it is."""
+    return Gaussian(state.mean, state.variance)
+
+
+def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
+    """Give every node the critics that individuals learn from: of each its own, or one for all; on rank 0 it has them."""
+    if world.leads:
+        state.critics[:] = taught
+    world.broadcast_shared(state.critics)
+
+
+def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> Experience:
+    """Let those play that nothing trains."""
+    cem, actor, shape = params.config.cem_rl, pure.policy(params, env), board(params)
+
+    def playing(i: int) -> tuple[Played, np.ndarray]:
+        number = individuals(cem)[1] + i
+        pure.individual(params, cem, gaussian(state), k, number, actor.theta)
+        return pure.play(params, cem, env, actor.refresh(), k, number), np.zeros(0)
+
+    return experience.gather(world, shape, 0, steps_of_one(params), width_of(params), playing, np.ones(shape.rows))
+
+
+def play_trained(
+    params: Params, state: State, world: World, env: Env, k: int, learns: bool
+) -> tuple[Experience, dict[int, np.ndarray]]:
+    """Train individuals, if there is something to learn from, and let them play; return also what they have become."""
+    cem, actor, shape = params.config.cem_rl, pure.policy(params, env), board_of_trained(params)
+
+    def playing(i: int) -> tuple[Played, np.ndarray]:
+        theta = pure.individual(params, cem, gaussian(state), k, i, actor.theta)
+        if learns:
+            actor.theta[:] = trained(params, state, k, i, theta)
+        return pure.play(params, cem, env, actor.refresh(), k, i), doubles(actor.theta)
+
+    steps, numbers = steps_of_one(params), width_of(params)
+    found = experience.gather(world, shape, vector(params), steps, numbers, playing, np.ones(shape.rows))
+    return found, {i: floats(row, params.layout.d) for i, row in enumerate(found.own)} if learns else {}
+
+
+def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray) -> np.ndarray:
+    """Return what an individual [d] of generation k has become, float32 [d]: a function of critic, replay and its address."""
+    cem, held = params.config.cem_rl, min(state.transitions, len(state.replay))
+    random = generator(params.config.seed, Purpose.TRAINING, k, number)
+    updates = round(cem.actor_updates_per_step * state.last_steps)
+    assert params.operators is not None
+    states = state.replay[:held, : params.layout.sizes[0]]
+    return params.operators.trained(theta, state.critics[number], states, updates, random)
+
+
+def remember(state: State, found: Experience, world: World, learner: Any) -> None:
+    """Put transitions into the replay, on each node."""
+    first = state.transitions + np.concatenate([[0], np.cumsum(found.counts)])
+
+    def work(_: int) -> np.ndarray:  # one after the other: one may write over another
+        for i in range(found.counts.size):
+            rows = found.rows(i)[-len(state.replay) :]
+            state.replay[np.arange(first[i + 1] - len(rows), first[i + 1]) % len(state.replay)] = rows
+        return np.zeros(1)
+
+    world.over_blocks(work, 1, 1)
+    state.transitions = int(first[-1])
+    if world.leads:
+        learner.advance(int(found.counts.sum()), int(found.lengths.sum()))
+
+
+def both(name: str, trained: Experience, drawn: Experience) -> Any:
+    """Return a timing column of both: of individuals one after the other, of ranks and waits added up."""
+    first, second = trained.timing[name], drawn.timing[name]
+    return np.concatenate([first, second]) if name.startswith("member_") else first + second
+
+
+def metrics(phase: Phase) -> Row:
+    """Return a row's columns about the critic; nan where it was not taught."""
+    return {"critic_loss": phase.critic_loss, "critic_updates": phase.gradient_updates}

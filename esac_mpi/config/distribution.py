@@ -1,0 +1,91 @@
+"""Tables of the cross-entropy methods: a distribution of actors, of which gradients may train some before they are evaluated."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.off_policy import replay_too_small
+from esac_mpi.config.table import Reads, Table, Whole
+
+
+@dataclass(frozen=True)
+class CEM(Table):
+    """algorithm = "cem": the cross-entropy method, of CEM-RL without gradients (P: Pourchot and Sigaud 2019; C: its public
+    code; A: Lee et al. 2020, AES-RL, whose Table 3 has it)."""
+
+    READS = Reads(without=("policy.output",))
+
+    population_size: PositiveInt = 10
+    """Individuals drawn in a generation [individuals]. P, C."""
+    elite_fraction: Fraction = 0.5
+    """Share of them that the next distribution is made of, K_e; at least one is. P, C: half."""
+    rank_weights: Literal["log", "equal"] = "log"
+    """Weights of these: log((1 + K_e) / i) for the i-th best, normalised (C; P), or equal."""
+    sampling: Literal["mirrored", "onesided"] = "mirrored"
+    """mirrored: a half mirrors the other (C); onesided: all are drawn."""
+    variance: PositiveFloat = 1e-3
+    """Variance of every weight at the start. C: 1e-3, called sigma there."""
+    damp: NonNegativeFloat = 1e-3
+    """What is added to the variance, epsilon of A's Eq. (2), at the start. C."""
+    damp_limit: NonNegativeFloat = 1e-5
+    """What it goes to. C."""
+    damp_tau: Fraction = 0.95
+    """Share of it that stays in a generation. C; the public code of A: 0.9."""
+    cov_extra_div: bool = True
+    """Whether the elites' weighted variance is divided by their number once more (C), or not (P)."""
+    fitness_episodes: PositiveInt = 1
+    """Episodes averaged into an individual's fitness [episodes]. C: 1."""
+
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
+        """Yield a message for a population that makes no distribution."""
+        table, n = config.algorithm, self.population_size
+        if self.sampling == "mirrored" and n % 2:
+            yield f"{table}.population_size = {n}: must be even under sampling = mirrored; {n + 1}, or sampling = onesided"
+
+
+@dataclass(frozen=True)
+class CEMRL(CEM):
+    """algorithm = "cem_rl": CEM whose first individuals are trained by a shared critic before they are evaluated (P, C); with
+    critic = parallel a form of P-CEM-RL (A)."""
+
+    READS = Reads(("learner",), without=("policy.output",))
+
+    trained_fraction: Fraction = 0.5
+    """Share of the individuals that gradients train. P, C: half."""
+    critic: Literal["serial", "parallel"] = "serial"
+    """serial: rank 0 teaches the critic for each of these in turn, a part of the updates each, and each then learns from it as it
+    was (C); those that nothing trains are evaluated meanwhile. parallel: it teaches the critic for the distribution's mean beside
+    a whole generation, whose individuals learn from it as it was before (A: P-CEM-RL)."""
+    start_steps: NonNegativeInt = 10_000
+    """Steps of the population before any gradient [steps]. C."""
+    lr_actor: PositiveFloat = 1e-3
+    """Adam's learning rate of an individual's actor, whose Adam begins anew. C."""
+    lr_critic: PositiveFloat = 1e-3
+    """Adam's learning rate of the critics. C."""
+    critic_updates_per_step: NonNegativeFloat = 1.0
+    """Updates of the critics in a generation, per step of the last one. C."""
+    actor_updates_per_step: NonNegativeFloat = 1.0
+    """Updates of each trained actor, per step of the last generation. C."""
+    gamma: Fraction = 0.99
+    """Discount. C."""
+    tau: Fraction = 0.005
+    """Polyak coefficient of the critics' targets, which follow at every update. C."""
+    policy_noise: NonNegativeFloat = 0.2
+    """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
+    noise_clip: NonNegativeFloat = 0.5
+    """Bound of that noise [of the action's bound]. C."""
+    batch_size: PositiveInt = 100
+    """Transitions per update. C; A: 256."""
+    replay_capacity: PositiveInt = 1_000_000
+    """Transitions kept, once on every node [transitions]. C; A: 200,000."""
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message for every rule that the table breaks."""
+        yield from replay_too_small(table, self.batch_size, self.replay_capacity)
+
+
+def individuals(table: CEM) -> tuple[int, int]:
+    """Return how many elites there are, and how many individuals gradients train."""
+    n = table.population_size
+    return max(1, int(table.elite_fraction * n)), int(getattr(table, "trained_fraction", 0.0) * n)

@@ -1,0 +1,85 @@
+"""The critic that CEM-RL and AES-RL share among individuals, on rank 0: its parts, its updates, what a checkpoint takes of it.
+
+Sources: Pourchot and Sigaud 2019 (CEM-RL, arXiv:1810.01222), Lee et al. 2020 (AES-RL), and the public code of both. It is TD3's
+(td3.py): twin critics, of whose targets the lesser counts, and noise on the target's action. But the target's action is that of
+the actor that the critic is taught for, which has no target of its own; and the critics' targets follow at every update.
+
+Where we differ, or leave a choice:
+- Hidden layers are `policy.hidden`, of ReLU; the public code has leaky ones.
+- Noise on the target's action is in units of its bounds; the public code's is not scaled.
+"""
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+
+from esac_mpi.learners import Start, training
+from esac_mpi.learners.base import GradientLearner
+from esac_mpi.learners.deterministic import Parts
+from esac_mpi.learners.network import Adam, Operations, assign
+from esac_mpi.learners.td3 import CRITIC1, CRITIC2, Update
+from esac_mpi.learners.training import Streams
+from esac_mpi.learning import Phase, Steps
+
+
+class CEM(GradientLearner):
+    """The shared critic, its replay, and the actor that it is being taught for."""
+
+    NAME = "CEM-RL"
+
+    def __init__(self, start: Start) -> None:
+        """Draw the critics."""
+        options = start.config.cem_rl
+        super().__init__(start, options)
+        o, *hidden, a = start.layout.sizes
+        self.actor = self.actor_network(start.layout, start.theta)
+        self.critic, target = (self.network((o + a, *hidden, 1), CRITIC1, CRITIC2) for _ in range(2))
+        self.adam = {"critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic)}
+        self.targets = {"target_critic": target}
+        adam = {**self.adam, "actor": Adam(self.actor.values, self.actor.gradient, 0.0)}  # which takes no step
+        self.update = Update(Parts(self.actor, self.critic, self.actor, target, adam), self.options)
+        self._follow = Operations()
+        self._follow.note(target.values.lerp_, self.critic.values, options.tau)
+        self._follow.note(target.refresh)
+        self.taught: list[np.ndarray] = []  # the first critic, float32 [d], as it was after each actor of the last phase
+
+    def teach(self, actors: Sequence[np.ndarray], updates: int, k: int) -> Steps:
+        """Make `updates` updates for each of the actors [d] in turn, in generation k; none before there is a batch.
+
+        Yields after each update. Raises LearnerNotFinite.
+        """
+        self.taught, made, random = [], 0, training.streams(self.seed, k)
+        self.update.start()
+        updates *= len(self.replay) >= self.options.batch_size
+        for theta in actors:
+            assign(self.actor.values, theta)
+            self.actor.refresh()
+            for _ in range(updates):
+                self._teach_once(random)
+                yield True
+            made += updates
+            self.taught.append(self.critic_vector())
+        self.check_finite()
+        means = {"critic_loss": self.update.sums[0].item() / (made * self.update.batch)} if made else {}
+        return Phase(gradient_updates=made, **means)
+
+    def advance(self, transitions: int, steps: int) -> None:
+        """Take in transitions that ranks have put into the replay, and count their steps."""
+        self.replay.advance(transitions)
+        self.env_steps += steps
+
+    def _teach_once(self, random: Streams) -> None:
+        """Make an update of the critics and let their targets follow."""
+        self.replay.sample(random.sampling, self.update.rows)
+        random.update.standard_normal(dtype=np.float32, out=self.update.noise)
+        self.update.learn_critics()
+        self._follow.run()
+
+    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Return tanh of the actor's output, float32 [a]: individuals play without noise."""
+        return np.tanh(output)
+
+    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+        """Make no update but in `teach`."""
+        yield False
+        return 0

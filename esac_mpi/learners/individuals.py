@@ -1,0 +1,60 @@
+"""How an individual of CEM-RL or AES-RL learns: its actor climbs a critic that stays as it is. On any rank; on the CPU.
+
+Sources: Pourchot and Sigaud 2019 (CEM-RL), Lee et al. 2020 (AES-RL): the actor's part of TD3's update (Fujimoto et al. 2018,
+Algorithm 1), at every step, with an Adam that begins anew. One of torch's
+threads, whatever learner.threads is, as in offspring.py.
+"""
+
+import numpy as np
+import torch
+
+from esac_mpi.config import Config
+from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass, assign
+from esac_mpi.learners.offspring import one_thread
+from esac_mpi.policy import Layout
+
+
+class Individuals:
+    """Actors that learn, one after another, in the same buffers."""
+
+    def __init__(self, config: Config, layout: Layout) -> None:
+        """layout: of the policy."""
+        (o, *hidden, a), options, cpu = layout.sizes, config.cem_rl, torch.device("cpu")
+        critic_layout = Layout((o + a, *hidden, 1))
+        self.critic_size = critic_layout.d
+        self._rate, batch = options.lr_actor, options.batch_size
+        self._actor = Network(layout, [np.zeros(layout.d, np.float32)], config.policy.activation, cpu)
+        self._critic = Network(critic_layout, [np.zeros(critic_layout.d, np.float32)], "relu", cpu)
+        self._taken, self._action = torch.zeros(batch, o + a), torch.zeros(batch, a)
+        self._actor_pass, self._critic_pass = Pass(self._actor, batch), Pass(self._critic, batch)
+        self._gradient = Operations()
+        self._note(self._gradient, o, a, batch)
+
+    def trained(
+        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+    ) -> np.ndarray:
+        """Return theta, float32 [d], after `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay."""
+        o = states.shape[1]
+        with one_thread():
+            assign(self._actor.values, theta)
+            assign(self._critic.values, critic)
+            adam, seen = Adam(self._actor.values, self._actor.gradient, self._rate), self._taken[:, :o].numpy()
+            for _ in range(updates):
+                seen[:] = states[random.integers(len(states), size=len(seen))]
+                self._gradient.run()
+                adam.step()
+        return self._actor.vector(0)
+
+    def _note(self, do: Operations, o: int, a: int, batch: int) -> None:
+        """Note the gradient of minus the mean of Q, by the actor."""
+        states = self._taken[:, :o].contiguous()
+        do.note(states.copy_, self._taken[:, :o])
+        do.note(torch.tanh, self._actor_pass.forward(do, self._actor, states), out=self._action)
+        do.note(self._taken[:, o:].copy_, self._action)
+        q = self._critic_pass.forward(do, self._critic, self._taken)
+        first = self._critic_pass.inputs_backward(do, self._critic, torch.full_like(q, -1 / batch))
+        by_action, by_output = first.new_empty(a, batch), torch.empty_like(self._action)
+        do.note(torch.mm, self._critic.layers[0].weight[-a:], first.mT, out=by_action)  # [a, hidden]: the action's part
+        do.note(by_output.copy_, by_action.mT)
+        do.note(TANH_BACKWARD, by_output, self._action, grad_input=by_output)
+        self._actor_pass.backward(do, self._actor, states, by_output)
