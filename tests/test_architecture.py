@@ -17,7 +17,7 @@ LAYERS = [
     {"comm", "record", "algorithms"},
     {"population", "learners", "provenance"},
     {"rollout", "learning", "params", "selection"},
-    {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "state"},
+    {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "state", "update_rules"},
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
