@@ -16,7 +16,7 @@ LAYERS = [
     {"job", "capacity"},
     {"comm", "record", "algorithms"},
     {"population", "learners", "provenance"},
-    {"rollout", "learning", "params", "selection"},
+    {"rollout", "learning", "params", "selection", "distribution"},
     {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "state", "update_rules"},
     {"policy", "envs", "contracts"},
 ]
