@@ -8,8 +8,8 @@ from the public code:
 
 - Individuals whose fitness is not finite are no elites. Where that leaves fewer, they share the weights.
 - The mean moves by weighted differences from the old one, so that the rounding of weights does not make it drift.
-- Individuals that importance mixing keeps have their own fitness. There their places are shifted by the number of the trained, and
-  they have one another's.
+- Individuals that importance mixing keeps have their own fitness. There their places are shifted by the number of the trained,
+  and they have one another's.
 """
 
 import math
