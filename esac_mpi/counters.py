@@ -14,7 +14,8 @@ class Counters:
     env_steps_evaluation: int = 0
     env_steps_replayed: int = 0  # of the population's episodes that were played again for a learner
     nominal_steps: int = 0
-    gradient_updates: int = 0
+    gradient_updates: int = 0  # of the learner
+    member_updates: int = 0  # gradient updates of a population's members
     unstable_episodes: int = 0
     learner_phases: int = 0
 

@@ -157,6 +157,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = pure.tell(params, cem, state, world, k, fitness, vectors)
     if learns:
         learning.count(phase, state.counters, learner)
+        state.counters.member_updates += individuals(cem)[1] * updates_of_one(params, state)
     state.last_steps = int(learned.lengths.sum() + drawn.lengths.sum())
     for found in (learned, drawn):
         remember(state, found, world, learner)
@@ -226,10 +227,15 @@ def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray
     """Return what an individual [d] of generation k has become, float32 [d]: a function of critic, replay and its address."""
     cem, held = params.config.cem_rl, min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, k, number)
-    updates = round(cem.actor_updates_per_step * state.last_steps)
+    updates = updates_of_one(params, state)
     assert params.operators is not None
     states = state.replay[:held, : params.layout.sizes[0]]
     return params.operators.trained(theta, state.critics[number], states, updates, random)
+
+
+def updates_of_one(params: Params, state: State) -> int:
+    """Return how many updates a trained individual makes."""
+    return round(params.config.cem_rl.actor_updates_per_step * state.last_steps)
 
 
 def remember(state: State, found: Experience, world: World, learner: Any) -> None:
