@@ -23,7 +23,7 @@ class Params:
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
     operators: Operators | None = None  # what makes offspring by gradients, where an algorithm does so
-    learner_env: Env | None = None  # where phases play that run beside the evaluation or carry on after it, on ranks that learn
+    own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
 
 
 def make_layout(config: Config, env: Env) -> Layout:

@@ -20,7 +20,7 @@ import numpy as np
 
 from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nowhere
 from esac_mpi.config import Config, individuals
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
@@ -51,7 +51,7 @@ DECLARES = Declaration(
         ranks=at_root,
         reserve=lambda config, horizon: 0,  # what is added is added when nothing is held
         added=added,
-        own_env=never,
+        own_env=nowhere,
         beside=never,
     ),
     discrete=False,
@@ -225,7 +225,7 @@ def play_trained(
 
 def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray) -> np.ndarray:
     """Return what an individual [d] of generation k has become, float32 [d]: a function of critic, replay and its address."""
-    cem, held = params.config.cem_rl, min(state.transitions, len(state.replay))
+    held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, k, number)
     updates = updates_of_one(params, state)
     assert params.operators is not None
