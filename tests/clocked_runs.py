@@ -57,9 +57,9 @@ def erl_run_of(path, generations, ranks=1, evaluate=4.0, offspring=4.0, learn=3.
     whole = 0.1 + evaluate + 0.25 + offspring + learn + update + 0.15
     for g in range(1, generations + 1):
         row = {
-            "generation": g, "learner_phases": g, "gradient_updates": 200 * g, "fitness": np.zeros(3),
-            "nominal_steps": 400 * g, "slot_kind": np.array([0, 2, 2]), "mutated": np.array([1, 0, 0]),
-            "evaluation_champion": np.full(1, np.nan), "evaluation_learner": np.full(1, np.nan), "env_steps_population": g, "env_steps_learner": g,
+            "generation": g, "learner_phases": g, "gradient_updates": 200 * g, "nominal_steps": 400 * g, "fitness": np.zeros(3),
+            "slot_kind": np.array([0, 2, 2]), "mutated": np.array([1, 0, 0]), "evaluation_champion": np.full(1, np.nan),
+            "evaluation_learner": np.full(1, np.nan), "env_steps_population": g, "env_steps_learner": g,
         }  # fmt: skip
         timing = {
             "busy_seconds": np.array(busy), "member_seconds": np.ones(4), "member_expected": np.ones(4),

@@ -87,6 +87,7 @@ def test_a_generation_of_pderl_against_the_same_pieces_in_the_serial_order(tmp_p
     found = {m.figure: m for m in pderl.described("x", [erl_run_of(tmp_path / "run", 4)], 2, in_turn)}
     assert found["whole"].median == pytest.approx(12.0)
     assert found["children/s"].median == pytest.approx(2 / 4)
+    assert found["ranks at work on them, mean"].median == pytest.approx(1.0)
     assert found["the serial order / whole"].median == pytest.approx((400 / 100 + 2 / 0.25 + 1 + 200 / 20) / 12)
 
 

@@ -24,6 +24,7 @@ IMITATIONS = EPOCHS * (MEMORY // BATCH)  # steps of a child
 RATE = 0.05  # updates a step: the paper's 1 would take minutes a generation
 PIECES = "steps", "children", "mutations", "updates"
 Pieces = dict[str, Callable[[], Timed]]
+Rates = dict[str, dict[str, np.ndarray]]  # whose: of which piece: [rounds] [1/s]
 
 
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
@@ -34,23 +35,30 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     rounds, seconds, generations, steps = options.rounds or 2, 0.7, FULL + 3, STEPS
     if options.quick:
         rounds, seconds, generations, steps = 1, 0.01, 4, 50
-    serial: dict[str, np.ndarray] = {}
+    rates: Rates = {"ours": {}, "serial": {}}
     ours, theirs = our_pieces(seconds, steps), serial_pieces(seconds, steps)
     for name in PIECES:
-        rates = turns({"ours": ours[name], "serial": theirs[name]}, rounds)
-        yield from against("pderl", f"{name}, one after another", rates, f"{name}/s")
-        serial[name] = rates["serial"]
+        found = turns({"ours": ours[name], "serial": theirs[name]}, rounds)
+        yield from against("pderl", f"{name}, one after another", found, f"{name}/s")
+        for whose, values in found.items():
+            rates[whose][name] = values
     cases: dict[tuple[int, float], list[RunFiles]] = {(1, RATE): [], (2, RATE): [], (2, 0.0): []}
     for _ in range(rounds):
         for (ranks, rate), runs in cases.items():
             runs.append(run(ranks, generations, steps, rate))
     first = min(FULL, generations - 2)
     for (ranks, rate), runs in cases.items():
-        yield from described(f"updates_per_step={rate:g} ranks={ranks}", runs, first, serial)
-    one, *others = ([np.median(children(run, first)) for run in runs] for runs in cases.values())
-    for (ranks, rate), found in zip(list(cases)[1:], others, strict=True):
-        case = f"updates_per_step={rate:g} ranks={ranks}"
-        yield Measurement.of("pderl", case, "children/s / those on 1 rank", "ratio", np.divide(found, one))
+        yield from described(f"updates_per_step={rate:g} ranks={ranks}", runs, first, rates["serial"])
+    made = counts(cases[1, RATE][0], first)
+    for rate in (RATE, 1.0):
+        done = {**made, "updates": rate * made["steps"]}
+        ratio = np.divide(*(in_turn(done, rates[whose]) for whose in ("serial", "ours")))
+        yield Measurement.of("pderl", f"updates_per_step={rate:g}", "the serial order / ours in that order", "ratio", ratio)
+
+
+def in_turn(made: dict[str, np.ndarray], rates: dict[str, np.ndarray]) -> np.ndarray:
+    """Return how long the pieces of some generations take one after another, by the rates of each round [rounds] [s]."""
+    return np.sum([made[name].sum() / rates[name] for name in PIECES], axis=0)
 
 
 def timed(work: Callable[[], object], count: int, seconds: float) -> Callable[[], Timed]:
@@ -117,14 +125,13 @@ def described(case: str, runs: list[RunFiles], first: int, serial: dict[str, np.
     for column, name in names.items():
         yield Measurement.of("pderl", case, name, "s", [run.columns[f"timing/seconds_{column}"][first:] for run in runs])
     yield Measurement.of("pderl", case, "whole", "s", whole)
-    yield Measurement.of("pderl", case, "children/s", "1/s", [children(run, first) for run in runs])
-    in_turn = [sum(counts(run, first)[name] / serial[name][i] for name in PIECES) for i, run in enumerate(runs)]
-    yield Measurement.of("pderl", case, "the serial order / whole", "ratio", np.sum(in_turn, axis=1) / whole.sum(axis=1))
-
-
-def children(run: RunFiles, first: int) -> np.ndarray:
-    """Return the children made in a second of the part that makes them, of each generation after the `first`."""
-    return counts(run, first)["children"] / run.columns["timing/seconds_offspring"][first:]
+    parts = [run.columns["timing/seconds_offspring"][first:] for run in runs]
+    born = [counts(run, first)["children"] / part for run, part in zip(runs, parts, strict=True)]
+    yield Measurement.of("pderl", case, "children/s", "1/s", born)
+    at_work = [run.columns["timing/offspring_seconds"][first:].sum(axis=1) for run in runs]
+    yield Measurement.of("pderl", case, "ranks at work on them, mean", "ranks", np.divide(at_work, parts))
+    serially = [in_turn(counts(run, first), serial)[i] for i, run in enumerate(runs)]
+    yield Measurement.of("pderl", case, "the serial order / whole", "ratio", serially / whole.sum(axis=1))
 
 
 def counts(run: RunFiles, first: int) -> dict[str, np.ndarray]:
