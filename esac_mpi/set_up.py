@@ -269,6 +269,8 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
         return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
     beside = ranks > 1 and declares.learning is not None and declares.learning.beside(config)
     found, better = schedule.fit(rows, ranks - beside, declares.work)
+    if born := declares.offspring(config):
+        found += f"; then {born} members are made" + f" on the other {ranks - 1}, rank 0 with the learner" * (ranks > 1)
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 

@@ -89,5 +89,5 @@ def learners_own(erl: ERL) -> int:
 
 
 def births_board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of what is born: a vector of parameters for each slot, on every node."""
-    return Board(params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size)
+    """Return the shape of what the ranks put together of what is born: of each slot parameters, on every node, and seconds."""
+    return Board(params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size + 1)
