@@ -22,12 +22,12 @@ class State:
     population: np.ndarray = field(metadata={"shared": True})  # float32 [k, d]
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the learner's actor
     champion: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best member of the last evaluation
-    memories: np.ndarray = field(
+    memories: np.ndarray = field(  # float32 [owners, kappa, o + a], oldest first: members', the learner's
+        metadata={"shared": True, "numbers": "ages"}
+    )
+    ages: np.ndarray = field(  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
         metadata={"shared": True}
-    )  # float32 [owners, kappa, o + a], oldest first: members', the learner's
-    ages: np.ndarray = field(
-        metadata={"shared": True}
-    )  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
+    )
     noise: np.ndarray  # float64 [a] the Ornstein-Uhlenbeck process
     next_memories: np.ndarray = field(metadata={"shared": True, "scratch": True})  # as memories: with the generation's episodes
     next_ages: np.ndarray = field(metadata={"shared": True, "scratch": True})
