@@ -3,7 +3,7 @@
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
 `metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
 the bit, by the machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a
-checkpoint. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field of that name has, -1
+checkpoint. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field so named has, -1
 for none: where a replay holds the transitions, a checkpoint has but the numbers, and of what the replay has lost `<name>.lost`.
 """
 
