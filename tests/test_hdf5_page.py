@@ -15,7 +15,7 @@ from read_runs import damage, make
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.record import Run
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
@@ -40,6 +40,9 @@ def fresh(tmp_path_factory):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
+    for name in FORMS:
+        more[name] = form(name)[2:]
+        more[name] += ["--erl.memory_size", 80, "--erl.replay_capacity", 300]  # it loses what memories still have
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
     own = [["--algorithm", name, "--run-dir", path / name, f"--{name}.observation_normalisation", "true"] for name in ALGORITHMS]
     lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]

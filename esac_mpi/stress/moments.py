@@ -1,4 +1,4 @@
-"""Moments to hit: while a run starts, publishes, is in a generation with a phase of its learner, or at any other; and the kill."""
+"""Moments to hit: while a run starts, publishes, is in a generation with a learner's phase, or at any other; and the kill."""
 
 import os
 import signal
