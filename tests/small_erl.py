@@ -13,10 +13,8 @@ from esac_mpi.config import load
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.params import Params, make_layout
 
-SMALL = [
-    *("--task.id", "Pendulum-v1", "--task.horizon", 30, "--policy.hidden", 8, 8, *ROUTINE[3:]),
-    *("--erl.population_size", 6, "--erl.sync_interval", 2, "--erl.memory_size", 80),
-]
+PENDULUM = ["--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE]
+GENETIC = ["--erl.population_size", 6, "--erl.sync_interval", 2, "--erl.memory_size", 80]
 OWN = ["--erl.batch_size", 16, "--erl.replay_capacity", 400, "--erl.critic_hidden", 8, 8]
 OF_FORM = {
     "n_point": [],
@@ -26,9 +24,13 @@ OF_FORM = {
 }
 
 
-def arguments(name, *more):
+def options(name):
     crossover, mutation = FORMS[name]
-    return ["--algorithm", name, *SMALL, *OWN, *OF_FORM[crossover], *OF_FORM[mutation], *more]
+    return [*GENETIC, *OWN, *OF_FORM[crossover], *OF_FORM[mutation]]
+
+
+def arguments(name, *more):
+    return ["--algorithm", name, *PENDULUM, *options(name), *more]
 
 
 class Ending(Track):

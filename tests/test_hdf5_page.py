@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
 from read_runs import damage, make
+from small_erl import options as genetic
 
 from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
 
 ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl")
@@ -40,11 +42,10 @@ def fresh(tmp_path_factory):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
-    for name in FORMS:
-        more[name] = form(name)[2:]
-        more[name] += ["--erl.memory_size", 80, "--erl.replay_capacity", 300]  # it loses what memories still have
+    more |= {name: genetic(name) for name in FORMS}
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    own = [["--algorithm", name, "--run-dir", path / name, f"--{name}.observation_normalisation", "true"] for name in ALGORITHMS]
+    seen = {name: [f"--{name}.observation_normalisation", "true"] for name in more if name not in FORMS}
+    own = [["--algorithm", name, "--run-dir", path / name, *seen.get(name, [])] for name in ALGORITHMS]
     lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]
     arguments = json.dumps([list(map(str, line)) for line in lines])
     line = [sys.executable, "-c", PROGRAM, arguments]
@@ -102,7 +103,7 @@ def page():
 
 def named(algorithms):
     """Return the algorithms of a cell of the page."""
-    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.split())
+    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.replace("genetic", " ".join(FORMS)).split())
 
 
 def kind(value):
@@ -180,7 +181,7 @@ def test_wide_tables_of_a_fresh_run(fresh):
     assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()  # with those of trials
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in FORMS])
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     """On the one rank that it had, a run takes its processor time; on more no longer, and less without updates."""
     run = Run.open(fresh / name)

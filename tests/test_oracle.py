@@ -1,4 +1,4 @@
-"""Every algorithm of the registry solves a task of one dimension, from three seeds, within the environment steps that stand here."""
+"""Every algorithm of the registry solves a task of one dimension, from three seeds, within so many environment steps."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def settings(name: str, seed: int) -> Config:
 
 
 def solved_after(name: str, seed: int, world, most: int) -> int:
-    """Return the environment steps after which the best of an algorithm's policies has learned a = x/2; `most` or more: not yet."""
+    """Return after how many environment steps the best of an algorithm's policies has learned a = x/2; `most` or more: never."""
     config, env, algorithm = settings(name, seed), Line(), ALGORITHMS[name]
     layout = make_layout(config, env)
     epsilon = set_up.make_epsilon(config, layout, world)
