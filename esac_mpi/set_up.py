@@ -232,7 +232,7 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
         if job.learner is not None:
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
-        state.load(job.state, job.run.restored.state, replay=replay(job))
+        state.load(job.state, job.run.restored.state, replay=None if job.learner is None else job.learner.replay)
         job.unevaluated = pending_row(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = Best()  # of another task
