@@ -16,8 +16,8 @@ LAYERS = [
     {"job", "capacity"},
     {"comm", "record", "algorithms"},
     {"population", "learners", "provenance"},
-    {"rollout", "learning", "params", "selection"},
-    {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "state"},
+    {"rollout", "learning", "params", "selection", "state"},
+    {"transitions", "memories", "counters", "epsilon", "evolution", "genetics"},
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
