@@ -192,12 +192,12 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     own = dict(table)
     name = own.pop("config", "")
     known({"config": name}, {"config": str}, source)
-    path = f"configs/esac/{name}.toml" if name else ""
+    path = f"configs/{name if '/' in name else f'esac/{name}'}.toml" if name else ""
     settings = fields(own, source)
     if path and not (ROOT / path).exists():
         raise Unusable(f"{source}: config = {name!r}: there is no {path}")
     if not path and "task.id" not in settings:
-        raise Unusable(f"{source}: needs config, a file of configs/esac/, or task.id")
+        raise Unusable(f"{source}: needs config, a file of configs/esac/ (another folder's: \"pderl/hopper\"), or task.id")
     return path, settings
 
 
