@@ -11,7 +11,8 @@ population; for fitness the quartiles and extremes of the members; for timeline 
 another --x than wall: their idle share). Returns are of noise-free evaluations, of the better of a run's
 policies each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
 2 left of the ESAC paper); fates how often the learner's actor was an elite, selected or discarded after its injection into a
-population, of all such selections so far (Figure 11 of the PDERL paper). Steps are those of population and learner; evaluation steps are not on the axis.
+population, of all such selections so far (Figure 11 of the PDERL paper). Steps are those of population and learner; evaluation
+steps are not on the axis.
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
 the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
 map: which algorithm or variant reaches a return first (--reach; default: the most that two of them reach), over 1 to 1,024 ranks

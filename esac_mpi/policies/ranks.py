@@ -17,6 +17,25 @@ class Alone:
         """Return work(i) -> [columns] for i in range(count), float64 [count, columns], and no busy times."""
         return np.array([work(i) for i in range(count)]).reshape(count, columns), np.zeros(1)
 
+    def gather(self, value: Any) -> list[Any]:
+        """Return the object of every process."""
+        return [value]
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return a zeroed array."""
+        return np.zeros(shape, dtype)
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return an array that holds `values`."""
+        return values.copy()
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Make no boards."""
+
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Run work(block) -> [columns] for all blocks; return the sums, float64 [columns], without the checksum."""
+        return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
+
     def abort(self, code: int) -> None:
         """Leave the error to the interpreter."""
 
