@@ -22,6 +22,11 @@ class Grid(NamedTuple):
     edges: np.ndarray  # float64 [2, CELLS + 1]
     bandwidth: np.ndarray  # float64 [2]
 
+    @property
+    def middles(self) -> np.ndarray:
+        """Middles of the cells in both dimensions, float64 [2, CELLS]."""
+        return (self.edges[:, 1:] + self.edges[:, :-1]) / 2
+
 
 def grid(samples: Sequence[np.ndarray]) -> Grid:
     """Return a grid for samples of states, each [n, 2]; the bandwidths are those of the first."""
@@ -36,8 +41,7 @@ def density(states: np.ndarray, cells: Grid) -> np.ndarray:
     """Return the density of states [n, 2] over a grid, float64 [CELLS, CELLS], the first dimension first."""
     x, y = (np.clip(column, edges[0], edges[-1]) for column, edges in zip(states.T, cells.edges, strict=True))
     smoothed = np.histogram2d(x, y, bins=list(cells.edges))[0]
-    for axis, (edges, bandwidth) in enumerate(zip(cells.edges, cells.bandwidth, strict=True)):
-        middles = (edges[1:] + edges[:-1]) / 2
+    for axis, (middles, bandwidth) in enumerate(zip(cells.middles, cells.bandwidth, strict=True)):
         kernel = np.exp(-0.5 * np.square(np.subtract.outer(middles, middles) / bandwidth))
         smoothed = np.moveaxis(np.tensordot(kernel, smoothed, (1, axis)), 0, axis)
     return smoothed / smoothed.sum()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.analysis.densities import density, difference, divergence, grid
+from esac_mpi.analysis.densities import Grid, density, difference, divergence, grid
 from esac_mpi.analysis.messages import Unusable, note, some
 
 HEAD = ("group", "policy", "slots", "episodes", "unstable", "mean", "std", "normalised", "kl", "difference")
@@ -47,7 +47,7 @@ class Visits:
     relative: Relative
     density: np.ndarray  # [CELLS, CELLS]
     parents: np.ndarray  # [CELLS, CELLS] the mean of its parents' densities
-    extent: tuple[float, float, float, float]  # of the cells: ends of the first dimension, then of the second
+    cells: Grid
 
     @property
     def kl(self) -> float:
@@ -89,8 +89,7 @@ def visits(relatives: Sequence[Relative]) -> list[Visits]:
         cells = grid([one.states for one in group])
         densities = [density(one.states, cells) for one in group]
         parents = np.mean([d for d, one in zip(densities, group, strict=True) if one.parent], axis=0)
-        (left, right), (low, high) = cells.edges[:, [0, -1]].tolist()
-        found += [Visits(one, d, parents, (left, right, low, high)) for one, d in zip(group, densities, strict=True)]
+        found += [Visits(one, d, parents, cells) for one, d in zip(group, densities, strict=True)]
     return found
 
 

@@ -12,6 +12,7 @@ from esac_mpi.analysis.relatives import Relative, Visits, groups, normalised, te
 
 LEVELS = 7  # contours of a density
 LOWEST = 0.02  # of them, in parts of the highest density; a picture ends where nobody has that
+MARGIN = 3  # around the contours [cells]
 WIDTH = 0.8  # of a group of bars
 LEVEL = 1  # place of the Gaussian mutant, after the parent; proximal ones follow
 
@@ -68,8 +69,7 @@ def groups_of(seen: Sequence[Visits]) -> list[list[Visits]]:
 
 def draw_map(panel: Axes, one: Visits, differences: bool) -> None:
     """Draw contours of a density, or of what it is beyond its parent's, in parts of the largest difference."""
-    left, right, low, high = one.extent
-    x, y = (np.linspace(*ends, len(one.density)) for ends in ((left, right), (low, high)))
+    x, y = one.cells.middles
     shown = one.parents if differences else one.density
     panel.contour(
         x,
@@ -92,11 +92,10 @@ def draw_map(panel: Axes, one: Visits, differences: bool) -> None:
 def look_closely(panels_of_group: np.ndarray, group: list[Visits]) -> None:
     """Show of a group's cells those that lie in a contour of somebody's."""
     seen = np.any([one.density > LOWEST * one.density.max() for one in group], axis=0)
-    left, right, low, high = group[0].extent
     limits = []
-    for axis, ends in ((1, (left, right)), (0, (low, high))):
-        where = np.linspace(*ends, len(seen))[seen.any(axis=axis)]
-        limits.append((where.min(), where.max()))
+    for axis, middles in ((1, group[0].cells.middles[0]), (0, group[0].cells.middles[1])):
+        first, *_, last = np.flatnonzero(seen.any(axis=axis))
+        limits.append((middles[max(first - MARGIN, 0)], middles[min(last + MARGIN, len(middles) - 1)]))
     for panel in panels_of_group:
         panel.set(xlim=limits[0], ylim=limits[1])
 
