@@ -197,7 +197,7 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     if path and not (ROOT / path).exists():
         raise Unusable(f"{source}: config = {name!r}: there is no {path}")
     if not path and "task.id" not in settings:
-        raise Unusable(f'{source}: needs config, a file of configs/esac/ (another folder\'s: "pderl/hopper"), or task.id')
+        raise Unusable(f"{source}: needs config, a file of configs/esac/, or task.id")
     return path, settings
 
 
