@@ -29,8 +29,10 @@ def bars(relatives: Sequence[Relative], about: str) -> Figure:
         mine = [group[i] for group in found]
         divisors = np.array([1.0 if whole else group[0].mean if group[0].mean > 0 else np.nan for group in found])
         means, spread = (np.array(values) / divisors for values in ([one.mean for one in mine], [one.std for one in mine]))
+        known = means[np.isfinite(means)]
+        label = f"{name}, median {np.median(known):.3g}" if known.size else name
         places = np.arange(len(found)) + WIDTH * ((i + 0.5) / len(names) - 0.5)
-        bar = {"width": WIDTH / len(names), "color": COLOURS[i], "label": name}
+        bar = {"width": WIDTH / len(names), "color": COLOURS[i], "label": label}
         panel.bar(places, means, yerr=spread, error_kw={"lw": 0.8, "alpha": 0.6}, **bar)
     panel.set_xticks(range(len(found)), [", ".join(map(str, group[-1].slots)) for group in found])
     several = len(found[0][-1].slots) > 1
@@ -38,7 +40,7 @@ def bars(relatives: Sequence[Relative], about: str) -> Figure:
     panel.set(ylabel="episodic return" if whole else "return / that of the first parent")
     panel.axhline(0.0 if whole else 1.0, color="grey", lw=0.8, ls=":")
     legend_below(drawing, axes)
-    headline(drawing, f"{about}; bars: standard deviation over {len(relatives[0].returns)} episodes")
+    headline(drawing, f"{about}; thin lines: standard deviation over {len(relatives[0].returns)} episodes")
     return drawing
 
 
