@@ -21,8 +21,6 @@ Cost: an episode each, and a fraction of a second a child; reading a full replay
 import argparse
 import os
 import sys
-import time
-import traceback
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from io import StringIO
@@ -37,7 +35,7 @@ from esac_mpi.analysis.relatives import Relative, Visits, visits, write
 from esac_mpi.policies import offspring
 from esac_mpi.policies.offspring import Study
 from esac_mpi.policies.population import Population, restored
-from esac_mpi.policies.ranks import make_world
+from esac_mpi.policies.ranks import over_ranks
 
 NUMBERS = {"crossover": 10, "mutation": 10, "visits": 1, "magnitude": 3}  # of pairs or parents
 MAGNITUDES = (0.0, 0.01, 0.05, 0.1, 0.2)  # public code
@@ -119,15 +117,4 @@ def main(argv: list[str], world: Any) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        world = make_world()
-    except Exception as problem:
-        sys.exit(f"operators.py: {problem}")
-    try:
-        code = main(sys.argv[1:], world)
-    except Exception:
-        traceback.print_exc()
-        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
-        world.abort(1)
-    world.free()
-    sys.exit(code)
+    sys.exit(over_ranks(main))

@@ -1,6 +1,11 @@
 """The ranks of a tool: those that mpirun or srun started, or this process alone, without MPI."""
 
 import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,3 +57,21 @@ def make_world() -> Any:
     world = comm.World()
     comm.check_launcher(dict(os.environ), world.size)
     return world
+
+
+def over_ranks(main: Callable[[list[str], Any], int]) -> int:
+    """Carry out a tool's main(arguments, world) on the ranks that there are; an error of one ends all. Return the exit code."""
+    try:
+        world = make_world()
+    except Exception as problem:
+        print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
+        return 1
+    try:
+        code = main(sys.argv[1:], world)
+    except Exception:
+        traceback.print_exc()
+        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
+        world.abort(1)
+        return 1
+    world.free()
+    return code
