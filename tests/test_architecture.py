@@ -29,6 +29,7 @@ NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py",
     "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
     "table.py",  # --published esac: a paper
+    "bench.py",  # pderl: a measurement of it
 }  # fmt: skip
 TIMED, SHOWN = {"benchmarks"}, {"policies"}  # import simulators and torch, inside functions
 SOLE = {
