@@ -23,7 +23,7 @@ import numpy as np
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.params import Params, Row
@@ -49,6 +49,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",
+    offspring=nobody,
 )
 
 

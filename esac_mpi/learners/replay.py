@@ -53,6 +53,15 @@ class Replay:
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
 
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Add transitions [n, width], the oldest first, as `add_row` does one by one. Raises RuntimeError before it adds any."""
+        count = len(rows)
+        if self._held is not None and self.added + count - self._held > self.reserve:
+            raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and more would be added")
+        newest = rows[max(count - len(self._rows), 0) :]
+        self.added += count
+        self._rows[np.arange(self.added - len(newest), self.added) % len(self._rows)] = newest
+
     def advance(self, count: int) -> None:
         """Take in so many transitions that others have written."""
         self.added += count
