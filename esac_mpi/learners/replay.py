@@ -66,15 +66,17 @@ class Replay:
         """Take in so many transitions that others have written."""
         self.added += count
 
-    def sample(self, random: np.random.Generator, out: np.ndarray, added: int | None = None) -> np.ndarray:
+    def sample(
+        self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None
+    ) -> np.ndarray:
         """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it.
 
-        added: as they were when so many had been added; None = now.
+        added: as they were when so many had been added; None = now. newest: of so many alone; None = all that are kept.
         """
-        added = self.added if added is None else added
-        where = random.integers(min(added, self.capacity), size=len(out))
-        if added > self.capacity:
-            where += added - self.capacity
+        added, newest = self.added if added is None else added, self.capacity if newest is None else newest
+        where = random.integers(min(added, newest), size=len(out))
+        if added > newest:
+            where += added - newest
             where %= len(self._rows)
         return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 
