@@ -22,7 +22,7 @@ from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
 from esac_mpi.config import Config, individuals
-from esac_mpi.contracts import Memory, World
+from esac_mpi.contracts import Individuals, Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.distribution import Gaussian
 from esac_mpi.envs import Env
@@ -72,7 +72,7 @@ class State:
     variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     damp: float  # epsilon of Eq. (2)
     replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
-    critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size]
+    critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size], or one for all
     transitions: int = 0  # ever added to the replay
     last_steps: int = 0  # of the last generation's individuals [steps]
     generation: int = 0
@@ -91,28 +91,29 @@ def init(params: Params, world: Memory) -> State:
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
     mean = params.layout.initial(params.config.seed, THETA_ES)
     rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
-    world.reserve(*board_of_trained(params)[:2])
-    assert params.operators is not None
+    for shape in boards(params):
+        world.reserve(*shape[:2])
+    critics = 1 if cem.critic == "parallel" else individuals(cem)[1]
     return State(
         mean=world.share(mean),
-        variance=world.share(np.full_like(mean, cem.variance)),
+        variance=world.share(np.full_like(mean, cem.variance_init)),
         damp=cem.damp,
         replay=world.shared((rows, width(o, a))),
-        critics=world.shared((individuals(cem)[1], params.operators.critic_size)),
+        critics=world.shared((critics, params.operators.critic_size)),
     )
 
 
 def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of the individuals that nothing trains."""
-    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    count = cem.population_size - individuals(cem)[1]
-    return experience.board(count, 0, steps_of_one(params), width(o, a), True)
+    """Return the larger shape of what the ranks put together at once."""
+    return max(boards(params))
 
 
-def board_of_trained(params: Params) -> Board:
-    """Return the shape of what the ranks put together of those that are trained: with what they have become."""
-    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    return experience.board(individuals(cem)[1], vector(params), steps_of_one(params), width(o, a), True)
+def boards(params: Params) -> tuple[Board, Board]:
+    """Return the shapes of what the ranks put together: of individuals as they are drawn, and trained, with what they became."""
+    n, trained = params.config.cem_rl.population_size, individuals(params.config.cem_rl)[1]
+    steps, numbers = steps_of_one(params), width_of(params)
+    drawn = experience.board(n - trained, 0, steps, numbers, True)
+    return drawn, experience.board(trained, vector(params), steps, numbers, True)
 
 
 def steps_of_one(params: Params) -> int:
@@ -134,7 +135,7 @@ def vector(params: Params) -> int:
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     cem, k, clock = params.config.cem_rl, state.generation + 1, [world.clock()]
-    learns = state.counters.env_steps_population >= cem.start_steps and individuals(cem)[1] > 0
+    learns = is_taught(params, state)
     if learns:
         if cem.critic == "parallel":
             share_critics(state, world, [learner.critic_vector()] if world.leads else [])
@@ -171,6 +172,13 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
 
 
+def is_taught(params: Params, state: State) -> bool:
+    """Return whether gradients train individuals of the next generation."""
+    cem = params.config.cem_rl
+    begun = state.counters.env_steps_population >= cem.start_steps and state.transitions >= cem.batch_size
+    return begun and individuals(cem)[1] > 0
+
+
 def teach(params: Params, state: State, learner: Any, k: int) -> learning.Steps:
     """Return the critic's lessons of generation k: a part of its updates for each actor in turn, or all of them for the mean."""
     cem = params.config.cem_rl
@@ -196,7 +204,7 @@ def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
 
 def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> Experience:
     """Let those play that nothing trains."""
-    cem, actor, shape = params.config.cem_rl, pure.policy(params, env), board(params)
+    cem, actor, (shape, _) = params.config.cem_rl, pure.policy(params, env), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         number = individuals(cem)[1] + i
@@ -210,7 +218,7 @@ def play_trained(
     params: Params, state: State, world: World, env: Env, k: int, learns: bool
 ) -> tuple[Experience, dict[int, np.ndarray]]:
     """Train individuals, if there is something to learn from, and let them play; return also what they have become."""
-    cem, actor, shape = params.config.cem_rl, pure.policy(params, env), board_of_trained(params)
+    cem, actor, (_, shape) = params.config.cem_rl, pure.policy(params, env), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         theta = pure.individual(params, cem, gaussian(state), k, i, actor.theta)
@@ -225,12 +233,11 @@ def play_trained(
 
 def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray) -> np.ndarray:
     """Return what an individual [d] of generation k has become, float32 [d]: a function of critic, replay and its address."""
-    cem, held = params.config.cem_rl, min(state.transitions, len(state.replay))
+    held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, k, number)
-    updates = updates_of_one(params, state)
-    assert params.operators is not None
-    states = state.replay[:held, : params.layout.sizes[0]]
-    return params.operators.trained(theta, state.critics[number], states, updates, random)
+    operators: Individuals = params.operators
+    states, critic = state.replay[:held, : params.layout.sizes[0]], state.critics[number % len(state.critics)]
+    return operators.trained(theta, critic, states, updates_of_one(params, state), random)
 
 
 def updates_of_one(params: Params, state: State) -> int:
