@@ -54,6 +54,8 @@ class World(Memory, Protocol):
     waited: float  # time that this rank has spent waiting for others [s]
     watchdog: Watchdog
     background: Background | None  # what this rank does beside the exchanges
+    local: int  # this rank of its node's
+    node: int  # this rank's
     in_flight: int  # generation whose background was begun and has not been ended; 0 = none; equal on all ranks
 
     @property
@@ -70,6 +72,15 @@ class World(Memory, Protocol):
 
     def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
         """End rank 0's background, run work() -> [columns] there; return its result, [columns], and busy seconds [size]."""
+
+    def dispatch(self, work: Callable[[Any], Any]) -> Any:
+        """Return the tasks of this run (comm.dispatch.Dispatch), made at the first call, with what is in progress of them."""
+
+    def node_of(self, rank: int) -> int:
+        """Return the node of a rank."""
+
+    def agree(self) -> bool:
+        """Return, on all ranks, whether one wishes to stop; the loop hears of it."""
 
     def begin_background(self, k: int, background: Background | None, beside: bool) -> None:
         """Take up the background of generation k, on all ranks alike; beside: others evaluate for rank 0 from now on."""
@@ -152,3 +163,8 @@ class Individuals(Protocol):
         self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
     ) -> np.ndarray:
         """Return theta, float32 [d], after steps up a critic [critic_size] in states [n, o] of a replay."""
+
+    def training(
+        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+    ) -> Generator[int, None, np.ndarray]:
+        """Make the updates of `trained`; yield now and then how many they are so far."""

@@ -22,7 +22,7 @@ class Params:
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
     operators: Any = None  # contracts.GeneticOperators or Individuals, where an algorithm declares that every rank has such
-    learner_env: Env | None = None  # where phases play that run beside the evaluation or carry on after it, on ranks that learn
+    own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
 
 
 def make_layout(config: Config, env: Env) -> Layout:

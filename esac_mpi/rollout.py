@@ -121,6 +121,11 @@ def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tup
     Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends the episode and is not among
     them.
     """
+    return turns.run(exploring(env, act, seed))
+
+
+def exploring(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> Generator[int, None, tuple[np.ndarray, Episode]]:
+    """Play one episode as `explore` does; yield every SLICE steps, so that other work gets its turn, how many they are so far."""
     rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
     try:
@@ -136,6 +141,8 @@ def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tup
         next_observation, reward, terminated, truncated = answer
         rows.append(joined(observation, action, reward, terminated, next_observation)[None])
         total, ended, observation = total + reward, terminated or truncated, next_observation
+        if not length % SLICE:
+            yield length
     return np.vstack(rows), Episode(total, length)
 
 

@@ -51,9 +51,9 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
     together(world, lambda: refuse_too_large(config, env, world), {capacity.ReplayTooLarge: WRONG_USAGE})
-    own_env = together(world, lambda: learner_env(config, world), task_errors)
+    apart = together(world, lambda: own_env(config, world), task_errors)
     operators = together(world, lambda: make_operators(config, layout), {})
-    params = Params(config, layout, env.horizon, noise, operators, own_env)
+    params = Params(config, layout, env.horizon, noise, operators, apart)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
     learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
@@ -197,10 +197,10 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
         raise capacity.ReplayTooLarge(f"{error}: lower {table}.replay_capacity, {added}, or the networks") from error
 
 
-def learner_env(config: Config, world: World) -> envs.Env | None:
-    """Return an environment for phases that run beside the evaluation or carry on after it, on the ranks that learn so."""
-    learning = learning_here(config, world)
-    return envs.make(config.task.id, config.task.horizon) if learning and learning.own_env(config) else None
+def own_env(config: Config, world: World) -> envs.Env | None:
+    """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return envs.make(config.task.id, config.task.horizon) if learning and learning.own_env(config, world.rank) else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":

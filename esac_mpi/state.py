@@ -3,7 +3,8 @@
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
 `metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
 the bit, by the machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a
-checkpoint. Marked "elsewhere" is the room of the learner's replay, with which it is stored.
+checkpoint. Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room of the learner's replay, with which it
+is stored.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -66,7 +67,7 @@ def compare_no_more(state: Any) -> None:
 
 def share(state: Any, world: World) -> None:
     """Give every rank rank 0's state."""
-    for f in (f for f in fields(state) if not f.metadata.get("scratch")):
+    for f in (f for f in fields(state) if not (f.metadata.get("scratch") or f.metadata.get("root"))):
         if f.metadata.get("shared"):
             world.broadcast_shared(getattr(state, f.name))
         else:

@@ -20,6 +20,10 @@ class GivenUp(BaseException):
     """A section is left because its time is over; a BaseException, so that nothing on the way takes it for an error."""
 
 
+class Abandoned(Exception):
+    """A rank gave its work up, so that all discard it; nothing was changed by it."""
+
+
 class Stop:
     """A rank's wish to stop, and the time at which it gives up.
 

@@ -35,25 +35,36 @@ def order(worker, number):
     return worker, number, lasts + 50 * (worker == WORKERS)
 
 
+class Leader:
+    """Gives every worker a next task; a section is so many results."""
+
+    def __init__(self, told):
+        self.agenda, self.results = Agenda(), told
+        for worker in range(WORKERS + 1):
+            self.agenda.give(worker, 0, order(worker, 0), at_root=worker == WORKERS)
+
+    def told(self, task):
+        end = task.start + task.progress
+        self.results.append([*task.result, end])
+        self.agenda.give(task.worker, end, order(task.worker, task.result[1] + 1), at_root=task.at_root)
+        return len(self.results) % TOLD == 0
+
+    def ordered(self, sent, rank):
+        return sent
+
+
 def main() -> None:
     stop = Stop(time.monotonic, lambda: None)
     stop.listen()
     dispatch = Dispatch(COMM, stop, Watchdog("", lambda words: None), time.monotonic, work)
-    agenda, told = Agenda(), []
-    for worker in range(WORKERS + 1):
-        agenda.give(worker, 0, order(worker, 0), at_root=worker == WORKERS)
-
-    def hear(task):
-        end = task.start + task.progress
-        told.append([*task.result, end])
-        agenda.give(task.worker, end, order(task.worker, task.result[1] + 1), at_root=task.at_root)
-        return len(told) % TOLD == 0
-
+    told = []
+    leader = Leader(told)
+    dispatch.leader = leader if COMM.rank == 0 else None
     overs = []
     for section in range(SECTIONS):
         if section == 2 and COMM.rank == OVERDUE_AT:
             stop.give_up_at(time.monotonic() + 0.001)
-        overs.append(dispatch.go_on(agenda if COMM.rank == 0 else None, hear))
+        overs.append(dispatch.go_on())
         COMM.Barrier()  # an exchange, while tasks are in progress
         if overs[-1]:
             break

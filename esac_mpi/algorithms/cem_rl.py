@@ -20,7 +20,7 @@ import numpy as np
 
 from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nowhere
 from esac_mpi.config import Config, individuals
 from esac_mpi.contracts import Individuals, Memory, World
 from esac_mpi.counters import Best, Counters
@@ -51,7 +51,7 @@ DECLARES = Declaration(
         ranks=at_root,
         reserve=lambda config, horizon: 0,  # what is added is added when nothing is held
         added=added,
-        own_env=never,
+        own_env=nowhere,
         beside=never,
     ),
     discrete=False,

@@ -21,7 +21,7 @@ class Learning:
     ranks: Callable[[int], bool]  # rank -> whether it has one
     reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions that a phase may add while the learner is held
     added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
-    own_env: Callable[[Config], bool]  # whether phases play in an environment of their own, which nobody else uses between
+    own_env: Callable[[Config, int], bool]  # rank -> whether what goes on beside others plays in an environment of its own there
     beside: Callable[[Config], bool]  # whether phases run beside the evaluation, so that their rank has no members
 
 
@@ -58,11 +58,16 @@ def never(config: Config) -> bool:
     return False
 
 
+def nowhere(config: Config, rank: int) -> bool:
+    """Return False, for any rank."""
+    return False
+
+
+def everywhere(config: Config, rank: int) -> bool:
+    """Return True, for any rank."""
+    return True
+
+
 def none(config: Config) -> str:
     """Return no name."""
     return ""
-
-
-def always(config: Config) -> bool:
-    """Return True."""
-    return True

@@ -47,7 +47,7 @@ DECLARES = Declaration(
         ranks=at_root,
         reserve=esac_phase.reserve,
         added=esac_phase.added,
-        own_env=lambda config: esac_phase.beside(config.esac),
+        own_env=lambda config, rank: rank == 0 and esac_phase.beside(config.esac),
         beside=lambda config: esac_phase.beside(config.esac),
     ),
     discrete=False,

@@ -125,7 +125,7 @@ def begin(params: Params, state: State, k: int, world: World, env: Env, learner:
 
     Beside the evaluation, its result enters at the end of a later generation. again: what it plays again; None = as noted.
     """
-    played_in = params.learner_env or env
+    played_in = params.own_env or env
     chosen = again or Again(state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums)
 
     def made() -> Steps:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, always, at_root, never, none
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, none
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -25,7 +25,7 @@ DECLARES = Declaration(
         ranks=at_root,
         reserve=lambda config, _: 0,  # it has no replay
         added=lambda config, _: 0,
-        own_env=always,
+        own_env=lambda config, rank: rank == 0,
         beside=never,
     ),
     discrete=True,
@@ -74,7 +74,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.
     """
-    options, own_env = params.config.ppo, params.learner_env
+    options, own_env = params.config.ppo, params.own_env
 
     def steps(k: int, sums: np.ndarray | None) -> Steps:
         return learner.begin(own_env, k, 0, options.steps_per_generation, True, sums)

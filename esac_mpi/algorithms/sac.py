@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -25,7 +25,7 @@ DECLARES = Declaration(
         ranks=at_root,
         reserve=lambda config, _: config.sac.steps_per_generation,
         added=lambda config, _: added_by_phases(config, config.sac.steps_per_generation),
-        own_env=never,
+        own_env=nowhere,
         beside=never,
     ),
     discrete=False,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
 from esac_mpi.config import Config
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
@@ -39,7 +39,7 @@ DECLARES = Declaration(
         ranks=at_root,
         reserve=reserve,
         added=added,
-        own_env=never,
+        own_env=nowhere,
         beside=never,
     ),
     discrete=False,

@@ -7,7 +7,7 @@ stays on its rank, and is begun again after a restart: it is a function of its o
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -23,13 +23,26 @@ REPORT = 0.01  # least time between two reports of a rank's progress [s]
 REST = 1e-3  # longest sleep of a rank without work [s]
 
 
+class Leader(Protocol):
+    """Who decides, on rank 0."""
+
+    agenda: Agenda
+
+    def told(self, task: Task) -> bool:
+        """Hear of a result, put the next tasks onto the agenda; return whether it is enough."""
+
+    def ordered(self, order: Any, rank: int) -> Any:
+        """Return an order as another rank gets it."""
+
+
 class Dispatch:
     """The tasks of a run on its ranks.
 
-    work: makes a task's work of its order, on any rank. busy: time that this rank has worked on tasks [s].
+    work: makes a task's work of its order, on any rank. leader: who decides, set on rank 0 before `go_on`. busy: time that this
+    rank has worked on tasks [s].
     """
 
-    def __init__(self, comm: MPI.Intracomm, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
+    def __init__(self, comm: Any, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
                  work: Callable[[Any], Work]) -> None:  # fmt: skip
         self._comm = comm.Dup()  # messages of its own
         self.rank, self.size = comm.rank, comm.size
@@ -39,14 +52,14 @@ class Dispatch:
         self._sent: list[MPI.Request] = []
         self._reported = 0.0
         self.busy = 0.0
+        self.leader: Leader | None = None
 
-    def go_on(self, agenda: Agenda | None, told: Callable[[Task], bool] = lambda task: True) -> bool:
-        """Work until `told`, which hears of results in the agenda's order and puts the next tasks there, says that it is enough.
+    def go_on(self) -> bool:
+        """Work until the leader, who hears of results in the agenda's order and puts the next tasks there, says it is enough.
 
-        All ranks call this; rank 0 has the agenda. Returns, on all ranks, whether the time of one of them is over: then nothing
-        that was told in this section counts.
+        All ranks call this. Returns, on all ranks, whether the time of one of them is over.
         """
-        over = self._lead(agenda, told) if agenda is not None else self._serve()
+        over = self._serve() if self.leader is None else self._lead(self.leader)
         MPI.Request.Waitall(self._sent)
         self._sent = []
         self._watchdog.rests()
@@ -56,14 +69,14 @@ class Dispatch:
         """Release the messages' communicator; all ranks call this."""
         self._comm.Free()
 
-    def _lead(self, agenda: Agenda, told: Callable[[Task], bool]) -> bool:
-        enough, overdue, pause = False, False, 0.0
+    def _lead(self, leader: Leader) -> bool:
+        enough, overdue, pause, agenda = False, False, 0.0, leader.agenda
         while not (enough or overdue):
             while not enough and (task := agenda.tell()) is not None:
-                enough = told(task)
+                enough = leader.told(task)
             if enough:
                 break
-            begun = self._give_out(agenda)
+            begun = self._give_out(leader)
             heard = self._hear(agenda)
             overdue = self._stop.overdue or heard is None
             if self._own:
@@ -75,10 +88,10 @@ class Dispatch:
                 pause = min(pause + 5e-6, REST)
         return self._halt(agenda, overdue)
 
-    def _give_out(self, agenda: Agenda) -> int:
+    def _give_out(self, leader: Leader) -> int:
         """Give tasks to ranks without one, and to rank 0 what belongs to it and one more; return their number."""
         begun = 0
-        for task in sorted(agenda, key=lambda task: task.earliest):
+        for task in sorted(leader.agenda, key=lambda task: task.earliest):
             if task.begun:
                 continue
             free = next((rank for rank in range(1, self.size) if rank not in self._at), 0)
@@ -90,7 +103,7 @@ class Dispatch:
                 self._own.append((task, self._work(task.order)))
             else:
                 self._at[free] = task
-                self._send(MPI.pickle.dumps(task.order), free, ORDER)
+                self._send(MPI.pickle.dumps(leader.ordered(task.order, free)), free, ORDER)
         return begun
 
     def _hear(self, agenda: Agenda) -> int | None:

@@ -21,10 +21,11 @@ import numpy as np
 from mpi4py import MPI
 
 from esac_mpi import schedule
+from esac_mpi.comm.dispatch import Dispatch, Work
 from esac_mpi.comm.launch import abort, library
 from esac_mpi.comm.node import Node
 from esac_mpi.contracts import Background
-from esac_mpi.stop import GivenUp, Stop
+from esac_mpi.stop import Abandoned, GivenUp, Stop
 from esac_mpi.watchdog import Watchdog
 
 # Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
@@ -37,10 +38,6 @@ POLLS = 50  # tests of an exchange between two slices of the background
 
 class DivergedError(Exception):
     """Nodes computed different parameters."""
-
-
-class Abandoned(Exception):
-    """A rank gave its work up, so that all discard it; nothing was changed by it."""
 
 
 class World:
@@ -68,6 +65,7 @@ class World:
         self.stop = Stop(clock, self._abort_on_signal)
         self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words))
         self.stopping = False
+        self._dispatch: Dispatch | None = None
         self._told: list[MPI.Request] = []  # messages to other nodes, once they are sent
 
         together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -119,6 +117,16 @@ class World:
         mine = shares[0] if self.rank == 0 else shares[0][:0]
         table, busy = self._run(last, iter(mine), shares, (1, columns), 0)
         return table[0].copy(), busy
+
+    def dispatch(self, work: Callable[[Any], Work]) -> Dispatch:
+        """Return the tasks of this run, made at the first call: with what is in progress of them, on this rank. See Dispatch."""
+        if self._dispatch is None:
+            self._dispatch = Dispatch(self._comm, self.stop, self.watchdog, self.clock, work)
+        return self._dispatch
+
+    def node_of(self, rank: int) -> int:
+        """Return the node of a rank."""
+        return next(node for node, ranks in enumerate(self._ranks) if rank in ranks)
 
     def begin_background(self, k: int, background: Background | None, beside: bool) -> None:
         """Take up the background of generation k, on all ranks alike; beside: others evaluate for rank 0 from now on."""
@@ -302,6 +310,8 @@ class World:
         """Release the shared arrays; none may be used afterwards. All ranks call this."""
         if self.nodes > 1:
             self._settle()
+        if self._dispatch is not None:
+            self._dispatch.free()
         self._boards.clear()
         self._node.free()
 

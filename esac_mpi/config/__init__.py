@@ -5,6 +5,7 @@ then our own measurement (M). A TOML file and the command line hold only what di
 (run, evolution, off_policy, ppo); whole.py makes them one Config. What others use of all this is named here.
 """
 
+from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.command_line import as_words, load
 from esac_mpi.config.continuing import FREE, WARN, differences
 from esac_mpi.config.distribution import CEM, CEMRL, individuals
@@ -22,7 +23,7 @@ from esac_mpi.config.sources import resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
-    "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
+    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
     "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "check", "child_slots", "differences", "flatten",
     "from_table", "hint", "individuals", "load", "marks", "members", "read_toml", "resolved", "slots", "table_of",

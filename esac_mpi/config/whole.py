@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
 from esac_mpi.config.distribution import CEM, CEMRL
 from esac_mpi.config.evolution import ES, ESAC
@@ -12,7 +13,7 @@ from esac_mpi.config.ppo import PPO
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
 from esac_mpi.config.table import Table
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl", "cem", "cem_rl")
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl", "cem", "cem_rl", "aes_rl")
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
 
 
@@ -45,6 +46,7 @@ class Config:
     erl: ERL = field(default_factory=ERL)
     cem: CEM = field(default_factory=CEM)
     cem_rl: CEMRL = field(default_factory=CEMRL)
+    aes_rl: AESRL = field(default_factory=AESRL)
     learner: Learner = field(default_factory=Learner)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)

@@ -62,7 +62,7 @@ class GradientLearner(ABC):
     update: Any
     normaliser: Normaliser | None = None  # by which a phase sees observations; its replay has them as they were
     seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
-    _held: tuple[dict[str, np.ndarray], Held] | None = None
+    _held: tuple[dict[str, np.ndarray], Replay | Held] | None = None
 
     def __init__(self, start: Start, options: Any) -> None:
         """Take what all have in common; options: the learner's table."""

@@ -10,6 +10,7 @@ Where we differ, or leave a choice:
 """
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class CEM(GradientLearner):
 
     def __init__(self, start: Start) -> None:
         """Draw the critics."""
-        options = start.config.cem_rl
+        options: Any = start.config.own  # [cem_rl] or [aes_rl]
         super().__init__(start, options)
         o, *hidden, a = start.layout.sizes
         self.actor = self.actor_network(start.layout, start.theta)
@@ -43,19 +44,20 @@ class CEM(GradientLearner):
         self._follow.note(target.refresh)
         self.taught: list[np.ndarray] = []  # the first critic, float32 [d], as it was after each actor of the last phase
 
-    def teach(self, actors: Sequence[np.ndarray], updates: int, k: int) -> Steps:
+    def teach(self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None) -> Steps:
         """Make `updates` updates for each of the actors [d] in turn, in generation k; none before there is a batch.
 
-        Yields after each update. Raises LearnerNotFinite.
+        added: with the replay as it was when so many transitions had been added; None = now. Yields after each update. Raises
+        LearnerNotFinite.
         """
         self.taught, made, random = [], 0, training.streams(self.seed, k)
         self.update.start()
-        updates *= len(self.replay) >= self.options.batch_size
+        updates *= (self.replay.added if added is None else added) >= self.options.batch_size
         for theta in actors:
             assign(self.actor.values, theta)
             self.actor.refresh()
             for _ in range(updates):
-                self._teach_once(random)
+                self._teach_once(random, added)
                 yield True
             made += updates
             self.taught.append(self.critic_vector())
@@ -68,9 +70,14 @@ class CEM(GradientLearner):
         self.replay.advance(transitions)
         self.env_steps += steps
 
-    def _teach_once(self, random: Streams) -> None:
+    def hold_critic(self) -> None:
+        """Keep the critics as they are, as `hold` does; the replay goes on."""
+        self.release()
+        self._held = self.arrays(), self.replay
+
+    def _teach_once(self, random: Streams, added: int | None) -> None:
         """Make an update of the critics and let their targets follow."""
-        self.replay.sample(random.sampling, self.update.rows)
+        self.replay.sample(random.sampling, self.update.rows, added)
         random.update.standard_normal(dtype=np.float32, out=self.update.noise)
         self.update.learn_critics()
         self._follow.run()

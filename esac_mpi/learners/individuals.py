@@ -5,13 +5,19 @@ Algorithm 1), at every step, with an Adam that begins anew. One of torch's
 threads, whatever learner.threads is, as in offspring.py.
 """
 
+from collections.abc import Generator
+from typing import Any
+
 import numpy as np
 import torch
 
+from esac_mpi import turns
 from esac_mpi.config import Config
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass, assign
 from esac_mpi.learners.offspring import one_thread
 from esac_mpi.policy import Layout
+
+SLICE = 10  # updates between two turns of other work
 
 
 class Individuals:
@@ -19,7 +25,8 @@ class Individuals:
 
     def __init__(self, config: Config, layout: Layout) -> None:
         """layout: of the policy."""
-        (o, *hidden, a), options, cpu = layout.sizes, config.cem_rl, torch.device("cpu")
+        (o, *hidden, a), cpu = layout.sizes, torch.device("cpu")
+        options: Any = config.own  # [cem_rl] or [aes_rl]
         critic_layout = Layout((o + a, *hidden, 1))
         self.critic_size = critic_layout.d
         self._rate, batch = options.lr_actor, options.batch_size
@@ -34,15 +41,22 @@ class Individuals:
         self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
     ) -> np.ndarray:
         """Return theta, float32 [d], after `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay."""
-        o = states.shape[1]
-        with one_thread():
-            assign(self._actor.values, theta)
-            assign(self._critic.values, critic)
-            adam, seen = Adam(self._actor.values, self._actor.gradient, self._rate), self._taken[:, :o].numpy()
-            for _ in range(updates):
-                seen[:] = states[random.integers(len(states), size=len(seen))]
-                self._gradient.run()
-                adam.step()
+        return turns.run(self.training(theta, critic, states, updates, random))
+
+    def training(
+        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+    ) -> Generator[int, None, np.ndarray]:
+        """Make the updates of `trained`; yield every SLICE of them how many they are so far. One individual at a time."""
+        assign(self._actor.values, theta)
+        assign(self._critic.values, critic)
+        adam, seen = Adam(self._actor.values, self._actor.gradient, self._rate), self._taken[:, : states.shape[1]].numpy()
+        for done in range(0, updates, SLICE):
+            with one_thread():
+                for _ in range(min(SLICE, updates - done)):
+                    seen[:] = states[random.integers(len(states), size=len(seen))]
+                    self._gradient.run()
+                    adam.step()
+            yield min(done + SLICE, updates)
         return self._actor.vector(0)
 
     def _note(self, do: Operations, o: int, a: int, batch: int) -> None:

@@ -17,8 +17,8 @@ class Replay:
     def __init__(
         self, capacity: int, observation_size: int, action_size: int, reserve: int = 0, rows: np.ndarray | None = None
     ) -> None:
-        """rows: room for at most `capacity` that is there already, and that others write to; see `advance`."""
-        capacity = capacity if rows is None else len(rows)
+        """rows: room for capacity and reserve that is there already, and that others write to; see `advance`."""
+        capacity = capacity if rows is None else len(rows) - reserve
         self.capacity = capacity
         self.reserve = reserve
         self.added = 0
@@ -57,11 +57,15 @@ class Replay:
         """Take in so many transitions that others have written."""
         self.added += count
 
-    def sample(self, random: np.random.Generator, out: np.ndarray) -> np.ndarray:
-        """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it."""
-        where = random.integers(len(self), size=len(out))
-        if self.added > self.capacity:
-            where += self.added - self.capacity
+    def sample(self, random: np.random.Generator, out: np.ndarray, added: int | None = None) -> np.ndarray:
+        """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it.
+
+        added: as they were when so many had been added; None = now.
+        """
+        added = self.added if added is None else added
+        where = random.integers(min(added, self.capacity), size=len(out))
+        if added > self.capacity:
+            where += added - self.capacity
             where %= len(self._rows)
         return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 

@@ -1,0 +1,154 @@
+"""AES-RL's decisions, on rank 0: who gets which individual, what an arrival does, when it is the critic's turn."""
+
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import distribution, noise, update_rules
+from esac_mpi.agenda import Agenda, Task
+from esac_mpi.algorithms.aes_state import COLUMNS, IDLE, State, rules
+from esac_mpi.algorithms.aes_work import Order, Result
+from esac_mpi.contracts import World
+from esac_mpi.distribution import Gaussian
+from esac_mpi.noise import Purpose
+from esac_mpi.params import Params
+
+
+class Driver:
+    """What rank 0 keeps of a run's tasks beside its state: the agenda, made of it, and what other nodes have of the replay."""
+
+    def __init__(self, params: Params, state: State, world: World, learner: Any) -> None:
+        """Take up the tasks that the state has; give every worker its first one in a new run."""
+        self.params, self.state, self.world, self.learner = params, state, world, learner
+        self.agenda, self._rules = Agenda(), rules(params.config.aes_rl)
+        self._brought = np.full(world.nodes, state.transitions)  # transitions that each node's ring has
+        state.written[0] = state.transitions
+        for worker in range(params.config.aes_rl.workers):
+            if state.task_number[worker] == IDLE:
+                self._give(worker, 0)
+            else:
+                self._put(worker)
+        if state.task_number[-1] != IDLE:
+            self._put_critic()
+
+    def told(self, task: Task) -> bool:
+        """Hear of a result; give the next tasks out; return whether the generation is full."""
+        state = self.state
+        state.task_number[task.worker] = IDLE
+        state.time = task.start + task.progress
+        if task.worker == self.params.config.aes_rl.workers:
+            self._taught(*task.result)
+        else:
+            self._arrived(task, task.result)
+            self._give(task.worker, state.time)
+        self._teach_if_due()
+        return state.arrived == len(state.row)
+
+    def ordered(self, order: Order, rank: int) -> Order:
+        """Return an order with the transitions that the rank's node lacks."""
+        node, state = self.world.node_of(rank), self.state
+        first = int(self._brought[node])
+        if node == self.world.node or order.held <= first:
+            return order
+        self._brought[node] = order.held
+        oldest = max(first, order.held - self.params.config.aes_rl.replay_capacity)
+        rows = state.replay[np.arange(oldest, order.held) % len(state.replay)]
+        return order._replace(first=first, rows=rows)
+
+    def _give(self, worker: int, start: int) -> None:
+        """Draw a worker's next individual, from the distribution as it is."""
+        state, aes, number = self.state, self.params.config.aes_rl, self.state.given
+        taught = state.counters.gradient_updates > 0
+        random = noise.generator(self.params.config.seed, Purpose.SELECTION, number)
+        learns = taught and update_rules.is_trained(state.trained, state.drawn, aes.rl_gain, aes.rl_share, random)
+        state.trained += learns
+        state.drawn += taught and not learns
+        state.given += 1
+        state.task_number[worker], state.task_start[worker] = number, start
+        state.task_updates[worker] = learns * int(state.lengths.sum())
+        state.task_held[worker], state.task_told[worker] = learns * state.transitions, state.told
+        state.task_mean[worker] = state.mean
+        state.task_critic[worker] = state.critic if learns else 0.0
+        for block, part in noise.blocks(self.params.layout.d):
+            epsilon = self.params.epsilon.block(number + 1, 0, block, part)
+            gaussian = Gaussian(state.mean[part], state.variance[part])
+            state.task_theta[worker, part] = distribution.sampled(gaussian, epsilon)
+        self._put(worker)
+
+    def _put(self, worker: int) -> None:
+        """Put the task that a worker has in the state onto the agenda."""
+        state = self.state
+        number, updates, held = (int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held))
+        vectors = (x[worker].copy() for x in (state.task_theta, state.task_mean, state.task_critic))
+        self.agenda.give(worker, int(state.task_start[worker]), Order(worker, number, updates, held, *vectors))
+
+    def _teach_if_due(self) -> None:
+        """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
+        state, aes = self.state, self.params.config.aes_rl
+        steps = state.counters.env_steps_population
+        due = steps >= aes.start_steps and steps - state.counters.gradient_updates >= aes.critic_chunk
+        if state.task_number[-1] != IDLE or not due or state.transitions < aes.batch_size:
+            return
+        state.task_number[-1], state.task_start[-1] = state.given, max(state.time, state.critic_ended)
+        state.task_updates[-1], state.task_held[-1], state.task_mean[-1] = aes.critic_chunk, state.transitions, state.mean
+        state.given += 1
+        self._put_critic()
+
+    def _put_critic(self) -> None:
+        """Put the critic's turn that the state has onto the agenda; the learner stays in checkpoints as it is now."""
+        state = self.state
+        self.learner.hold_critic()
+        number, updates, held, start = (
+            int(x[-1]) for x in (state.task_number, state.task_updates, state.task_held, state.task_start)
+        )
+        workers = len(state.task_number) - 1
+        order = Order(workers, number, updates, held, None, state.task_mean[-1].copy(), None)
+        self.agenda.give(workers, start, order, at_root=True)
+
+    def _taught(self, critic: np.ndarray, loss: float) -> None:
+        """Let individuals see what the critic has become."""
+        self.learner.release()
+        self.state.critic[:], self.state.critic_loss, self.state.critic_ended = critic, loss, self.state.time
+        self.state.counters.gradient_updates += self.params.config.aes_rl.critic_chunk
+        self.state.counters.learner_phases += 1
+
+    def _arrived(self, task: Task, result: Result) -> None:
+        """Move the distribution to or from an individual, and keep what it saw."""
+        state, aes, worker = self.state, self.params.config.aes_rl, task.worker
+        moves = state.counters.env_steps_population >= aes.start_steps
+        if result.mean_returns.size:
+            state.mean_return = float(result.mean_returns.mean())
+        mean_rule, variance_rule, success_rule = self._rules
+        update = update_rules.update(mean_rule, variance_rule, result.episodic_return, state.mean_return)
+        if moves:
+            gaussian = Gaussian(state.mean, state.variance)
+            new = distribution.moved(gaussian, result.theta, update.p, update.n, aes.variance_floor)
+            if aes.variance_rule == "success":
+                succeeded = result.episodic_return > state.mean_return
+                state.successes, factor = update_rules.variance_factor(success_rule, state.successes, succeeded)
+                new = distribution.scaled(new, factor, aes.variance_floor)
+            state.mean[:], state.variance[:] = new
+        self._keep(result)
+        lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0
+        state.row[state.arrived] = (
+            result.episodic_return, result.length, trained, worker, state.time, lag, update.p * moves, state.mean_return,
+        )  # fmt: skip
+        assert len(COLUMNS) == state.row.shape[1]
+        state.arrived += 1
+        state.told += 1
+        state.counters.member_updates += int(state.task_updates[worker])
+
+    def _keep(self, result: Result) -> None:
+        """Put an individual's transitions into the replay, and count its steps."""
+        state, count = self.state, len(result.rows)
+        state.replay[np.arange(state.transitions, state.transitions + count) % len(state.replay)] = result.rows
+        state.transitions += count
+        state.written[0] = state.transitions
+        self._brought[self.world.node] = state.transitions
+        self.learner.replay.advance(count)
+        state.lengths[:] = np.append(state.lengths[1:], result.length)
+        counters = state.counters
+        counters.env_steps_population += result.length
+        counters.env_steps_evaluation += result.mean_length
+        counters.nominal_steps += result.length
+        counters.unstable_episodes += result.unstable

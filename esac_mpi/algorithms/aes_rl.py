@@ -1,0 +1,82 @@
+"""AES-RL: a distribution of actors that moves with every single arrival, of which a shared critic trains some first.
+
+Source: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based Policy Search; equation
+numbers are its. No rank waits for a generation: each virtual worker gets its next individual when its last one has arrived.
+
+Arrivals are told in virtual time (agenda.py): an individual lasts its environment steps and `update_cost` times its updates.
+So the bits depend on `workers`, not on the number of ranks or their speeds. A generation is a number of arrivals, by which rows
+and evaluations are made; tasks go on over its end. What was given out and has not been told is in the state, and begins again
+after a restart, from what it was given: nothing that was told is lost.
+
+Where this differs from the paper, or from its public code:
+- The return of the mean is that of the mean when the individual was given out: its rank plays both.
+- Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by random actions' returns).
+- The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at the turn's start.
+- Noise on the target's action is in units of its bounds, the ratio of Eq. (7) counts in every rule, the 1/5 rule's window slides.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.algorithms import aes_work
+from esac_mpi.algorithms.aes_driver import Driver
+from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never
+from esac_mpi.contracts import World
+from esac_mpi.envs import Env
+from esac_mpi.params import Params, Row
+from esac_mpi.rollout import Board, ThetaNotFinite
+from esac_mpi.stop import Abandoned
+
+__all__ = ["DECLARES", "State", "board", "generation", "init"]
+
+DECLARES = Declaration(
+    learning=Learning(
+        learner=lambda config: "cem",
+        actor=lambda state: state.mean,
+        ranks=at_root,
+        reserve=reserve,
+        added=added,
+        own_env=everywhere,
+        beside=never,
+    ),
+    discrete=False,
+    evolution=None,
+    work="episodes",
+    policies={"mean": "the mean of the distribution"},
+    fitness="fitness",
+    operators=lambda config: "individuals",
+    output="tanh",
+)
+
+
+def board(params: Params) -> Board:
+    """Return the shape of what the ranks put together of a generation: nothing, results come one by one."""
+    return Board(0, 0)
+
+
+def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+    """Make one generation: so many arrivals; return its metrics and its timing."""
+    start, waited, k = world.clock(), world.waited, state.generation + 1
+    tasks = world.dispatch(partial(aes_work.work, params, state, world, learner))
+    busy = tasks.busy
+    if world.leads and tasks.leader is None:
+        tasks.leader = Driver(params, state, world, learner)
+    over = tasks.go_on()
+    ranks = world.gather(tasks.busy - busy)
+    for name in ("counters", "told", "time", "mean_return", "transitions"):
+        setattr(state, name, world.from_root(getattr(state, name)))
+    world.broadcast_shared(state.mean)
+    world.agree()
+    if over:
+        raise Abandoned  # what has arrived is in the state
+    norm, spread = (float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance))
+    if not np.isfinite(norm):
+        raise ThetaNotFinite(f"generation {k}: the mean is no longer finite, the last checkpoint stands: lower the variance")
+    row = {name: state.row[:, i].copy() for i, name in enumerate(COLUMNS)}
+    about = {"theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
+    state.row[:], state.arrived, state.generation = np.nan, 0, k
+    timing = {"busy_seconds": np.array(ranks), "seconds_evaluate": world.clock() - start, "seconds_wait": world.waited - waited}
+    return {**row, **about}, timing

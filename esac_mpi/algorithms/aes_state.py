@@ -1,0 +1,115 @@
+"""AES-RL's state: the distribution, the critic's turns, and every task that was given out and has not been told."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from esac_mpi import update_rules
+from esac_mpi.algorithms.declaration import added_by_phases
+from esac_mpi.config import AESRL, Config
+from esac_mpi.contracts import Memory
+from esac_mpi.counters import Best, Counters
+from esac_mpi.params import THETA_ES, Params
+from esac_mpi.transitions import width
+
+IDLE = -1  # number of the task of a worker that has none
+
+
+@dataclass
+class State:
+    """All that changes, beside the learner on rank 0."""
+
+    mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
+    replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [rows, width] a ring
+    written: np.ndarray = field(metadata={"shared": True, "scratch": True})  # int64 [1] transitions in this node's ring
+    variance: np.ndarray = field(metadata={"root": True})  # float32 [d]
+    critic: np.ndarray = field(metadata={"root": True})  # float32 [critic_size] as individuals see it
+    task_number: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] of each worker's task, the critic's at last
+    task_start: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] virtual [steps]
+    task_updates: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] gradient updates that it begins with
+    task_held: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] transitions that it can learn from
+    task_told: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] arrivals before it was given out
+    task_theta: np.ndarray = field(metadata={"root": True})  # float32 [workers, d] individuals as they were drawn
+    task_mean: np.ndarray = field(metadata={"root": True})  # float32 [workers + 1, d] the mean when they were
+    task_critic: np.ndarray = field(metadata={"root": True})  # float32 [workers, critic_size] for those that learn
+    successes: np.ndarray = field(metadata={"root": True})  # int64 [window] of the 1/5 rule
+    lengths: np.ndarray = field(metadata={"root": True})  # int64 [window] steps of the last individuals
+    row: np.ndarray = field(metadata={"root": True})  # float64 [arrivals, COLUMNS] of the generation so far
+    mean_return: float = np.nan  # of the mean, as last known
+    critic_loss: float = np.nan  # of the critic's last turn
+    trained: int = 1  # individuals given out for training, from 1 (Eq. 3)
+    drawn: int = 1  # and as they were drawn
+    given: int = 0  # tasks ever given out
+    told: int = 0  # arrivals ever
+    arrived: int = 0  # of the generation that is being made
+    time: int = 0  # virtual, of the last arrival [steps]
+    critic_ended: int = 0  # virtual end of the critic's last turn [steps]
+    transitions: int = 0  # ever made
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+    normaliser = None  # observations are plain
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name."""
+        return {"mean": self.mean}
+
+
+COLUMNS = (
+    "fitness", "length", "trained", "worker", "virtual_end", "lag", "p", "mean_return",
+)  # of an arrival in State.row; lag: arrivals since it was given out  # fmt: skip
+
+
+def reserve(config: Config, horizon: int) -> int:
+    """Return the most transitions that come in while a task is at work, which still reads those before it [transitions]."""
+    aes = config.aes_rl
+    updates = max(aes.critic_chunk, aes.actor_updates_window * horizon)
+    lasts = int(aes.update_cost * updates) + (1 + aes.mean_episodes) * horizon + 1
+    return aes.workers * (lasts + horizon)
+
+
+def added(config: Config, horizon: int) -> float:
+    """Return how many transitions a run adds at most."""
+    return added_by_phases(config, config.aes_rl.arrivals_per_generation * horizon)
+
+
+def init(params: Params, world: Memory) -> State:
+    """Return the state before the first generation."""
+    aes, config, (o, *_, a) = params.config.aes_rl, params.config, params.layout.sizes
+    assert params.operators is not None
+    mean, size, d = params.layout.initial(config.seed, THETA_ES), params.operators.critic_size, params.layout.d
+    kept = int(min(aes.replay_capacity, max(added(config, params.horizon), aes.batch_size)))
+    workers = aes.workers
+
+    def numbers(first: int = 0) -> np.ndarray:
+        return np.full(workers + 1, first, np.int64)
+
+    return State(
+        mean=world.share(mean),
+        replay=world.shared((kept + reserve(config, params.horizon), width(o, a))),
+        written=world.shared((1,), np.int64),
+        variance=np.full(d, aes.variance, np.float32),
+        critic=np.zeros(size, np.float32),
+        task_number=numbers(IDLE),
+        task_start=numbers(),
+        task_updates=numbers(),
+        task_held=numbers(),
+        task_told=numbers(),
+        task_theta=np.zeros((workers, d), np.float32),
+        task_mean=np.zeros((workers + 1, d), np.float32),
+        task_critic=np.zeros((workers, size), np.float32),
+        successes=update_rules.no_history(aes.success_window),
+        lengths=np.zeros(aes.actor_updates_window, np.int64),
+        row=np.full((aes.arrivals_per_generation, len(COLUMNS)), np.nan),
+    )
+
+
+def rules(aes: AESRL) -> tuple[update_rules.MeanRule, update_rules.VarianceRule, update_rules.SuccessRule]:
+    """Return how mean and variance move."""
+    scale = {"absolute": aes.absolute_baseline, "relative": aes.relative_baseline}.get(aes.mean_rule, aes.fitness_range)
+    return (
+        update_rules.MeanRule(aes.mean_rule, scale, aes.p_positive, aes.p_negative, aes.sigmoid_signless),
+        update_rules.VarianceRule(aes.variance_rule, aes.variance_n, aes.variance_least_p),
+        update_rules.SuccessRule(aes.success_threshold, aes.success_factor, aes.success_frozen),
+    )

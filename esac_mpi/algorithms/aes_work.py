@@ -1,0 +1,129 @@
+"""What a rank does with a task of AES-RL, a slice at a time: an individual that learns and plays, or a turn of the critic."""
+
+import math
+import time
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esac_mpi.algorithms.aes_state import State
+from esac_mpi.contracts import World
+from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.params import Params
+from esac_mpi.policy import Policy
+from esac_mpi.rollout import exploring
+
+PAUSE = 1e-4  # between two looks whether this node's ring has what others bring [s]
+
+
+class Order(NamedTuple):
+    """A task as it travels: a function of it and of the replay alone."""
+
+    worker: int
+    number: int
+    updates: int  # gradient updates that it begins with
+    held: int  # transitions that it can learn from: those before this number
+    theta: np.ndarray | None  # float32 [d] the individual; None = the critic's turn
+    mean: np.ndarray  # float32 [d]
+    critic: np.ndarray | None  # float32 [critic_size]
+    first: int = 0  # number of the first of `rows`
+    rows: np.ndarray | None = None  # transitions that the rank's node lacks
+
+
+class Result(NamedTuple):
+    """What an individual's task gave."""
+
+    episodic_return: float
+    length: int
+    rows: np.ndarray  # float32 [count, width]
+    theta: np.ndarray  # float32 [d] as it played
+    mean_returns: np.ndarray  # float64 [episodes] of the mean
+    mean_length: int
+    unstable: int  # episodes
+    seconds: float
+
+
+def lasts(cost: float, updates: int) -> int:
+    """Return how long updates last on the virtual clock [steps]."""
+    return math.ceil(cost * updates)
+
+
+def work(params: Params, state: State, world: World, learner: Any, order: Order) -> Generator[int, None, tuple[int, Any]]:
+    """Do a task; yield how long it has taken so far, and return that and its result."""
+    try:
+        if order.theta is None:
+            return (yield from teach(params, learner, order))
+        yield from bring(state, world, order)
+        return (yield from individual(params, state, world, order))
+    except Exception as error:
+        error.add_note(f"in task {order.number} of worker {order.worker} (seed {params.config.seed})")
+        raise
+
+
+def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
+    """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
+    cost, steps = params.config.aes_rl.update_cost, learner.teach([order.mean], order.updates, order.number, order.held)
+    done = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return lasts(cost, order.updates), (learner.critic_vector(), end.value.critic_loss)
+        done += 1
+        if done % 4 == 0:
+            yield lasts(cost, done)
+
+
+def bring(state: State, world: World, order: Order) -> Generator[int, None, None]:
+    """Put what an order brings into this node's ring, and wait for what others bring."""
+    if order.rows is not None:
+        numbers = np.arange(order.held - len(order.rows), order.held)
+        state.replay[numbers % len(state.replay)] = order.rows
+        while state.written[0] < order.first:
+            time.sleep(PAUSE)
+            yield 0
+        state.written[0] = max(int(state.written[0]), order.held)
+    while state.written[0] < order.held:
+        time.sleep(PAUSE)
+        yield 0
+
+
+def individual(params: Params, state: State, world: World, order: Order) -> Generator[int, None, tuple[int, Result]]:
+    """Train an individual if it is to learn, and let it and the mean play."""
+    aes, seed, (o, *_, a), start = params.config.aes_rl, params.config.seed, params.layout.sizes, world.clock()
+    env, theta, spent = params.own_env, order.theta, lasts(aes.update_cost, order.updates)
+    assert env is not None
+    assert theta is not None
+    if order.updates:
+        assert order.critic is not None
+        assert params.operators is not None
+        newest = np.arange(max(0, order.held - aes.replay_capacity), order.held) % len(state.replay)
+        states = state.replay[newest, :o]
+        random = generator(seed, Purpose.TRAINING, order.number)
+        training = params.operators.training(theta, order.critic, states, order.updates, random)
+        while True:
+            try:
+                yield lasts(aes.update_cost, next(training))
+            except StopIteration as end:
+                theta = end.value
+                break
+    actor = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(a), np.ones(a)).set(theta)
+    played, rows = [], np.zeros((0, 0), np.float32)
+    for number in range(1 + aes.mean_episodes):
+        playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
+        while True:
+            try:
+                yield spent + next(playing)
+            except StopIteration as end:
+                transitions, episode = end.value
+                break
+        rows = rows if number else transitions
+        played.append(episode)
+        spent += episode.episodic_length
+        actor = actor if number else actor.set(order.mean)
+    own, *others = played
+    returns = np.array([episode.episodic_return for episode in others])
+    steps, unstable = sum(e.episodic_length for e in others), sum(np.isnan(e.episodic_return) for e in played)
+    seconds = world.clock() - start
+    return spent, Result(own.episodic_return, own.episodic_length, rows, theta, returns, steps, int(unstable), seconds)

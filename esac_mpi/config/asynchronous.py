@@ -1,0 +1,104 @@
+"""Table of AES-RL: a distribution of actors that moves with every arrival, of which a shared critic trains some."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.off_policy import replay_too_small
+from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+
+RANGED = ("linear", "sigmoid")
+SIGNED = (*RANGED, "absolute", "relative")
+
+
+@dataclass(frozen=True)
+class AESRL(Table):
+    """algorithm = "aes_rl" (P: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based
+    Policy Search; C: its public code)."""
+
+    READS = Reads(("learner",), without=("policy.output",))
+
+    workers: PositiveInt = 5
+    """Virtual workers, each with one individual at a time [workers]; the critic's is one more. P, C: 5. Results depend on it, and
+    not on the ranks: one rank more than this has all of them at work, on equal cores."""
+    update_cost: NonNegativeFloat = 0.5
+    """What a gradient update lasts on the clock by which results are told [environment steps]. Ours; the nearer to the truth, the
+    less is waited for."""
+    arrivals_per_generation: PositiveInt = 10
+    """Individuals of a row of metrics [individuals]. Ours: as many as CEM-RL's generation."""
+    mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative"] = "relative"
+    """How far the mean moves to an individual: all the way to a better one, (1+1)-ES (P: Eq. 5); by the difference of returns
+    over a fixed range, linear or sigmoid (Eqs. 6 to 8); by an absolute or a relative baseline (Eqs. 9, 10)."""
+    variance_rule: Literal["adaptive", "fixed", "success"] = "adaptive"
+    """How the variance moves: by Welford's formula (P: Eq. 11) with n of the mean's own ratio (Eq. 12), or with a fixed n; or by
+    Rechenberg's rule of one success in five, of the (1+1)-ES."""
+    fitness_range: Annotated[PositiveFloat, OnlyWith(mean_rule=RANGED)] = 2000.0
+    """Range r of linear and sigmoid [return]. C: HalfCheetah; Hopper 600, Walker2d 800, Ant and Humanoid 960, Swimmer 48."""
+    relative_baseline: Annotated[PositiveFloat, OnlyWith(mean_rule="relative")] = 2000.0
+    """Baseline f_b of relative, below the mean's return [return]. C: as fitness_range."""
+    absolute_baseline: Annotated[float, OnlyWith(mean_rule="absolute")] = -2000.0
+    """Baseline f_b of absolute [return]. C: minus fitness_range."""
+    p_positive: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 1.0
+    """Factor of the move to a better individual. P: Eq. 7; C: none."""
+    p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 0.0
+    """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
+    sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
+    """Whether the sigmoid knows no such factors (C), so that a worse individual draws the mean by up to a half."""
+    variance: PositiveFloat = 1e-3
+    """Variance of every weight at the start. C: 1e-3, called sigma there."""
+    variance_floor: NonNegativeFloat = 1e-5
+    """Least variance after a change. C."""
+    variance_n: Annotated[PositiveFloat, OnlyWith(variance_rule="fixed")] = 10.0
+    """n of fixed [individuals]. P, C: 10."""
+    variance_least_p: Annotated[Fraction, OnlyWith(variance_rule=("adaptive", "fixed"))] = 1e-3
+    """A smaller move of the mean leaves the variance as it is. C; P: 0."""
+    success_window: Annotated[PositiveInt, OnlyWith(variance_rule="success")] = 10
+    """Arrivals over which successes are counted [individuals]. C."""
+    success_threshold: Annotated[Fraction, OnlyWith(variance_rule="success")] = 0.2
+    """Share of successes above which the variance grows. C."""
+    success_factor: Annotated[Fraction, OnlyWith(variance_rule="success")] = 0.99
+    """What it is multiplied by where it shrinks; it grows by the inverse. C."""
+    success_frozen: Annotated[bool, OnlyWith(variance_rule="success")] = False
+    """Whether the window stays what its first arrivals made it (C), or slides."""
+    rl_gain: NonNegativeFloat = 50.0
+    """Gain K_rl of the controller of how many individuals are trained. P: Eq. 3; C: 50."""
+    rl_share: Fraction = 0.5
+    """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
+    mean_episodes: PositiveInt = 5
+    """Episodes of the mean by which its return is known anew with each individual [episodes]; counted as evaluation. C: 5."""
+    start_steps: NonNegativeInt = 10_000
+    """Steps of individuals before any is trained, and before the distribution moves [steps]. C, where it does move."""
+    lr_actor: PositiveFloat = 1e-3
+    """Adam's learning rate of an individual's actor, whose Adam begins anew. C."""
+    lr_critic: PositiveFloat = 1e-3
+    """Adam's learning rate of the critics. C."""
+    actor_updates_window: PositiveInt = 10
+    """A trained individual makes as many updates as the last individuals had steps, so many of them [individuals]. C: 10."""
+    critic_chunk: PositiveInt = 1000
+    """Updates after which the critic is seen by others [updates]; at most one for each step of individuals. C: 1000."""
+    gamma: Fraction = 0.99
+    """Discount. C."""
+    tau: Fraction = 0.005
+    """Polyak coefficient of the critics' targets, which follow at every update. C."""
+    policy_noise: NonNegativeFloat = 0.2
+    """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
+    noise_clip: NonNegativeFloat = 0.5
+    """Bound of that noise [of the action's bound]. C."""
+    batch_size: PositiveInt = 256
+    """Transitions per update. C."""
+    replay_capacity: PositiveInt = 200_000
+    """Transitions kept, once on every node [transitions]. C."""
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message for every rule that the table breaks."""
+        yield from replay_too_small(table, self.batch_size, self.replay_capacity)
+
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
+        """Yield a message for rules that do not go together, and for one that does not search."""
+        if self.mean_rule == "full_move" and self.variance_rule == "adaptive":
+            yield "aes_rl.mean_rule = full_move: with variance_rule = adaptive a first success ends the search; success or fixed"
+        if self.variance_rule == "success" and self.mean_rule != "full_move":
+            yield f"aes_rl.variance_rule = success: goes with mean_rule = full_move, not {self.mean_rule}"
+        if self.mean_rule in ("absolute", "relative") and not self.rl_share:
+            yield f"aes_rl.rl_share = 0: with mean_rule = {self.mean_rule} nothing would search; linear, sigmoid or full_move"
