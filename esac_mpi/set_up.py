@@ -238,6 +238,9 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
         return
     try:
         if job.learner is not None:
+            if job.learner.replay is not None:
+                first, stop = job.run.restored.replay_bounds
+                job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
         state.load(job.state, job.run.restored.state)

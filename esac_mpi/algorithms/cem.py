@@ -124,7 +124,7 @@ def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int)
 def refuse_none_finite(fitness: np.ndarray, k: int) -> None:
     """Raise NoFiniteReturn if no individual of generation k has a finite return."""
     if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(f"generation {k}: the return of no individual is finite: look at the task, or lower the variance")
+        raise NoFiniteReturn(f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init")
 
 
 def tell(
@@ -153,7 +153,7 @@ def tell(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         squares, change, spread = world.over_blocks(update, len(parts), 4, checksum=True)
     if not np.isfinite([squares, spread]).all():
-        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower the variance")
+        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
     state.damp = damp
     state.generation = k
     return {
