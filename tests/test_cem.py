@@ -135,7 +135,7 @@ def test_individuals_that_break_are_no_elites_and_without_others_the_run_ends_as
 def test_a_distribution_that_is_not_finite_ends_the_run(world):
     small = quadratic(world)
     small.state.variance[:] = 3e38
-    with pytest.raises(ThetaNotFinite, match="generation 1: mean or variance is not finite, .*: lower variance_init"):
+    with pytest.raises(ThetaNotFinite, match=r"generation 1: mean or variance is not finite, .*: lower variance_init"):
         small.generation()
 
 

@@ -61,9 +61,9 @@ class Replay:
         self.added += count
 
     def make_room(self, count: int) -> None:
-        """Have room for `count` transitions: apart, where the ranks' is smaller, as in a run whose budget was cut after it was spent.
+        """Have room for `count` transitions: apart, where the ranks' is smaller, as in a run whose budget was cut once spent.
 
-        So it keeps them all for a larger budget.
+        So they are kept for a larger budget.
         """
         if count > self.capacity:
             self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
