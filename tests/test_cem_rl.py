@@ -1,9 +1,11 @@
 """CEM-RL: a generation against its parts, the three promises, the replay that ranks share, what is counted."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,10 +13,13 @@ from conftest import EAGER, ROOT, environment, run
 from small_cem import Ending, arguments, assert_same, made, part
 from whole_runs import assert_same_run, summary
 
-from esac_mpi import experience, turns
+from esac_mpi import check, experience, set_up, turns
 from esac_mpi.algorithms import cem, cem_rl
+from esac_mpi.check import memory
 from esac_mpi.comm import Abandoned
+from esac_mpi.config import load
 from esac_mpi.distribution import Gaussian, rank_weights, told
+from esac_mpi.envs import TaskError, make
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
 from esac_mpi.noise import Purpose, generator
@@ -263,3 +268,30 @@ def test_there_is_room_for_what_a_budget_adds_on_each_node_and_for_what_is_put_t
 
 def test_what_is_saved_of_a_state_is_neither_replay_nor_scratch(world):
     assert {*part(made(world, "cem_rl").saved(), "state")} & {"replay", "critics"} == set()
+
+
+@pytest.mark.parametrize("name", ["cem", "cem_rl"])
+def test_shared_memory_needed_is_what_a_run_allocates(name, world):
+    config, _ = load(list(map(str, arguments(name))))
+    env, sizes, honest = make("Pendulum-v1", 30), [], world._node.shared
+    world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
+    made(world, name, env=env)
+    replay = 1000 * (2 * 3 + 1 + 2) * 4
+    assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > replay * (name == "cem_rl")
+
+
+@pytest.mark.parametrize(("fraction", "found"), [(0, 6), (0.5, 3), (1, 6)])
+def test_a_run_is_looked_at_beforehand(fraction, found, world, tmp_path, capsys):
+    config, _ = load(list(map(str, arguments("cem_rl", "--cem_rl.trained_fraction", fraction, "--run-dir", tmp_path / "run"))))
+    assert check.check(config, world) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"work +{found} episodes a generation on 1 evaluating rank", said)
+    assert re.search(r"replay +comes to take .* on each node", said)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "discrete"), [("cem", True), ("cem_rl", False)])
+def test_choices_are_for_those_without_gradients(name, discrete):
+    config, _ = load(["--algorithm", name, "--task.id", "CartPole-v1"])
+    with nullcontext() if discrete else pytest.raises(TaskError, match=f"2 discrete actions; {name} needs continuous ones"):
+        set_up.make_task(config)

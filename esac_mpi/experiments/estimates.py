@@ -10,9 +10,11 @@ The terms that an algorithm has are read off the fields of its table: population
                  with steps_per_generation  G of these, or G * episodes_per_generation * H where all ranks play
     updates      updates_per_step for each of these after start_steps (with esac and sac from the first on);
                  ppo    G * epochs * ceil(steps_per_generation / batch_size)
+                 cem_rl critic_updates_per_step for each step of the population but the first start_steps, and for as many
+                        actor_updates_per_step of each individual that is trained, on all ranks
     evaluation   (G / every + 1) * policies * episodes * H     steps
 
-    core-seconds = (population + learner + evaluation) * step + updates * update
+    core-seconds = (population + learner + evaluation) * step + updates * update + trained * update of an individual
 
 where `step` [us] is the task's, and `update` [ms] the learner's, both measured with a network that is small (2x32, batch 128),
 or large (2x512, batch 256), which is taken from 128 units on. G is what the limits allow, whichever comes first; env_steps is
@@ -20,7 +22,7 @@ divided by the steps of a mean generation. None of it is a bound: phases are dra
 an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
 generations, with their updates. A run that wall time ends costs that time; one that its clock on R
 ranks ends costs (shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population +
-evaluation) / r + learner, since all wait for the learner, and reserves r times that.
+evaluation + trained) / r + learner, since all wait for the learner, and reserves r times that.
 """
 
 import math
@@ -34,11 +36,12 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, Evolution, members, updated
+from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members, updated
 from esac_mpi.evolution import p_sac
 from esac_mpi.experiments.design import FOLDER, Planned
 
 SPEEDS = FOLDER / "speeds.toml"
+TIMED_AS = {"cem_rl": "cem"}  # algorithm -> its learner among the speeds
 AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
 SOME = {"budget.generations": 1000, "budget.env_steps": 0, "budget.nominal_steps": 0}  # of which a clock counts the parts
 LARGE = 128  # units of a layer from which a network counts as large
@@ -62,6 +65,7 @@ class Work:
     learner: float  # [steps]
     updates: float
     evaluation: float  # [steps]
+    trained: float = 0.0  # updates of individuals
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def work(config: Config, task_horizon: int) -> Work:
     episodes = config.evaluation.episodes * policies(config)
     learner, updates = learning(config, horizon, count)
     evaluation = (count // config.evaluation.every + 1) * episodes * horizon
-    return Work(count * population_steps(config, horizon), learner, updates, evaluation)
+    return Work(count * population_steps(config, horizon), learner, updates, evaluation, training(config, horizon, count))
 
 
 def table_of(config: Config) -> Any:
@@ -110,7 +114,9 @@ def learner_of(config: Config) -> str:
 
 
 def policies(config: Config) -> int:
-    """Return how many policies an evaluation plays: the population's and the learner's."""
+    """Return how many policies an evaluation plays: the population's and the learner's, or a distribution's mean."""
+    if isinstance(table_of(config), CEM):
+        return 1
     return int(has_population(config)) + int(bool(learner_of(config))) or 1
 
 
@@ -128,6 +134,28 @@ def population_steps(config: Config, horizon: int) -> int:
     return count * getattr(table, "fitness_episodes", 1) * horizon
 
 
+def nominal_steps(config: Config, horizon: int) -> int:
+    """Return the nominal steps of a generation. Raises Unusable."""
+    if isinstance(table_of(config), CEM):
+        return population_steps(config, horizon)
+    return horizon if has_population(config) else training_steps(config, horizon)
+
+
+def taught(config: Config, horizon: int, count: int) -> int:
+    """Return the steps of the population for which CEM-RL makes updates in so many generations."""
+    options, population = table_of(config), population_steps(config, horizon)
+    before = max(1, math.ceil(max(options.start_steps, options.batch_size) / population))
+    return max(0, count - before) * population
+
+
+def training(config: Config, horizon: int, count: int) -> float:
+    """Return the updates of individuals in so many generations."""
+    options = table_of(config)
+    if not isinstance(options, CEMRL):
+        return 0.0
+    return individuals(options)[1] * options.actor_updates_per_step * taught(config, horizon, count)
+
+
 def training_steps(config: Config, horizon: int) -> int:
     """Return the steps of a generation of an algorithm without a population. Raises Unusable."""
     options = table_of(config)
@@ -142,7 +170,7 @@ def generations(config: Config, horizon: int) -> int:
     budget, population = config.budget, population_steps(config, horizon)
     limits = [budget.generations] if budget.generations else []
     if budget.nominal_steps:
-        limits.append(math.ceil(budget.nominal_steps / (horizon if population else training_steps(config, horizon))))
+        limits.append(math.ceil(budget.nominal_steps / nominal_steps(config, horizon)))
     if budget.env_steps:
         learner = learning(config, horizon, 1000)[0] / 1000
         evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
@@ -178,6 +206,8 @@ def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
         return steps, steps * getattr(config, learner).updates_per_step
     if not learner:
         return 0.0, 0.0
+    if isinstance(options, CEMRL):
+        return 0.0, options.critic_updates_per_step * taught(config, horizon, count) * (individuals(options)[1] > 0)
     steps = float(count * training_steps(config, horizon))
     if hasattr(options, "epochs"):
         return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
@@ -190,14 +220,15 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     if planned.seconds:
         return Cost(0.0, planned.seconds)
     config = updated(planned.config, SOME) if planned.clock else planned.config
-    learner = learner_of(config)
+    learner = TIMED_AS.get(config.algorithm) or learner_of(config)
     size = "large" if max(config.policy.hidden) >= LARGE else "small"
     if config.task.id not in known.step or (learner and learner not in known.update):
         missing = config.task.id if config.task.id not in known.step else learner
         raise Unusable(f"no speed of {missing} in {SPEEDS}: python tools/experiment.py speeds")
     done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
     update = known.update[learner][size] * 1e-3 if learner else 0.0
-    found = Cost((done.population + done.evaluation) * step, done.learner * step + done.updates * update)
+    trained = done.trained * known.update["individuals"][size] * 1e-3 if done.trained else 0.0
+    found = Cost((done.population + done.evaluation) * step + trained, done.learner * step + done.updates * update)
     return clocked(found, planned) if planned.clock else found
 
 
