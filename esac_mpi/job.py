@@ -118,7 +118,7 @@ def save(job: Job, status: str, final: Best | None = None) -> bool:
     """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
     run = job.run
     assert run is not None
-    parts = state.arrays(job.state), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
+    parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
     if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
@@ -157,6 +157,11 @@ def results(job: Job, final: Best | None = None) -> dict[str, Any]:
 def main_policy(job: Job) -> np.ndarray:
     """Return the policy that counts, float32 [d]: the first of the state's."""
     return next(iter(job.state.policies.values()))
+
+
+def state_arrays(job: Job) -> dict[str, np.ndarray]:
+    """Return the state's arrays without what its memories have of the replay's transitions."""
+    return state.arrays(job.state, replay=replay(job))
 
 
 def learner_arrays(job: Job) -> dict[str, np.ndarray]:

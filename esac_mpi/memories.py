@@ -9,11 +9,27 @@ paper do, after which "newest", the last by position, says little about its tran
 from an ancestor they share stands twice in their child's memory, as it does there.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 EMPTY = -1  # the age of a place that holds no transition
+
+
+class Replay(Protocol):
+    """A ring of all transitions of the run, under the same numbers; the newest `capacity` of those `added` are stored."""
+
+    @property
+    def added(self) -> int:
+        """Transitions ever added."""
+
+    @property
+    def capacity(self) -> int:
+        """Transitions kept."""
+
+    def rows(self, start: int, stop: int) -> Mapping[str, np.ndarray]:
+        """Return transitions [start, stop) by name, each [stop - start, ...]."""
 
 
 class Memory(NamedTuple):
@@ -86,6 +102,35 @@ def newest(memory: Memory, count: int) -> Memory:
     held = size(memory)
     part = slice(max(held - count, 0), held)
     return Memory(memory.rows[part], memory.ages[part])
+
+
+def lost(memory: Memory, replay: Replay) -> np.ndarray:
+    """Return the rows of transitions that a replay holds no more, each once, by age, float32 [n, width].
+
+    memory: one, or several in arrays [..., kappa, width] and [..., kappa].
+    """
+    ages = memory.ages.ravel()
+    old = np.flatnonzero((ages != EMPTY) & (ages < replay.added - replay.capacity))
+    _, where = np.unique(ages[old], return_index=True)
+    return memory.rows.reshape(-1, memory.rows.shape[-1])[old[where]]
+
+
+def refill(memory: Memory, lost: np.ndarray, replay: Replay) -> None:
+    """Write the rows of a memory, or of several, by the ages: those that `lost` returned, and the replay's.
+
+    Raises ValueError if these are not all of them.
+    """
+    ages = memory.ages.ravel()
+    held = np.flatnonzero(ages != EMPTY)
+    numbers, which = np.unique(ages[held], return_inverse=True)
+    kept = numbers[np.searchsorted(numbers, replay.added - replay.capacity) :]
+    if len(kept) + len(lost) != len(numbers):
+        raise ValueError(f"memories have {len(numbers) - len(kept)} transitions that the replay holds no more, got {len(lost)}")
+    spans = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1) if len(kept) else []
+    parts = [replay.rows(int(span[0]), int(span[-1]) + 1) for span in spans]
+    rows = np.vstack([lost, *(np.hstack([part["observation"], part["action"]]) for part in parts)])
+    memory.rows[...] = 0.0
+    memory.rows.reshape(-1, memory.rows.shape[-1])[held] = rows[which]
 
 
 def _write(out: Memory, rows: np.ndarray, ages: np.ndarray) -> None:

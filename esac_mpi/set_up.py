@@ -32,6 +32,7 @@ from esac_mpi.job import (
     results,
     save_policy,
     saved,
+    state_arrays,
     together,
 )
 from esac_mpi.noise import blocks
@@ -234,7 +235,7 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
     if job.run is None:
         return
     if job.run.restored is None:
-        job.run.checkpoint(0, state.arrays(job.state), learner_arrays(job), replay(job), theta=main_policy(job))
+        job.run.checkpoint(0, state_arrays(job), learner_arrays(job), replay(job), theta=main_policy(job))
         return
     try:
         if job.learner is not None:
@@ -243,7 +244,7 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
                 job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
-        state.load(job.state, job.run.restored.state)
+        state.load(job.state, job.run.restored.state, replay=None if job.learner is None else job.learner.replay)
         job.unevaluated = pending_row(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = Best()  # of another task
@@ -281,6 +282,8 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
         return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
     beside = ranks > 1 and declares.learning is not None and declares.learning.beside(config)
     found, better = schedule.fit(rows, ranks - beside, declares.work)
+    if born := declares.offspring(config):
+        found += f"; then {born} members are made" + f" on the other {ranks - 1}, rank 0 with the learner" * (ranks > 1)
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 

@@ -1,10 +1,11 @@
 """A state as arrays: what a checkpoint holds, and how every rank gets rank 0's.
 
-A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked
-`metadata={"shared": True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to
-the bit, by the machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a
-checkpoint. Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room of the learner's replay, with which it
-is stored.
+A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked `metadata={"shared":
+True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to the bit, by the
+machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a checkpoint.
+Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room of the learner's replay, with which it is
+stored. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field so named has, -1 for
+none: where a replay holds the transitions, a checkpoint has but the numbers, and of what the replay has lost `<name>.lost`.
 """
 
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -12,20 +13,27 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi import memories
 from esac_mpi.contracts import World
+from esac_mpi.memories import Memory
 
 
-def arrays(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Return every field of a state as an array, by dotted name."""
+def arrays(state: Any, prefix: str = "", replay: memories.Replay | None = None) -> dict[str, np.ndarray]:
+    """Return every field of a state as an array, by dotted name. replay: the one that is stored beside it."""
     found: dict[str, np.ndarray] = {}
     for f in kept(state):
-        value = getattr(state, f.name)
-        found.update(arrays(value, f"{prefix}{f.name}.") if is_dataclass(value) else {prefix + f.name: np.asarray(value)})
+        value, name = getattr(state, f.name), prefix + f.name
+        if is_dataclass(value):
+            found.update(arrays(value, f"{name}."))
+        elif replay is not None and "numbers" in f.metadata:
+            found[f"{name}.lost"] = memories.lost(Memory(value, getattr(state, f.metadata["numbers"])), replay)
+        else:
+            found[name] = np.asarray(value)
     return found
 
 
-def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
-    """Put back what `arrays` returned; shared arrays in place.
+def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "", replay: memories.Replay | None = None) -> None:
+    """Put back what `arrays` returned; shared arrays in place. replay: what was stored beside it.
 
     What an older version's file lacks stays as it was at the start: fields with a default or marked "later", and what is empty.
     Raises KeyError where another one is not there.
@@ -34,6 +42,10 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "") -> None:
         value = getattr(state, f.name)
         if is_dataclass(value):
             load(value, saved, f"{prefix}{f.name}.")
+        elif f"{prefix}{f.name}.lost" in saved:
+            assert replay is not None
+            memory = Memory(value, saved[prefix + f.metadata["numbers"]])
+            memories.refill(memory, saved[f"{prefix}{f.name}.lost"], replay)
         elif prefix + f.name not in saved and (may_lack(f) or not np.size(value)):
             continue
         elif f.metadata.get("shared"):

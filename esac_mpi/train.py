@@ -164,9 +164,9 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
     timing |= busy_columns(timing["busy_seconds"], job.state.generation)
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
-    declares = job.algorithm.DECLARES
-    if declares.work == "members":
-        tell_not_finite(job, np.flatnonzero(~np.isfinite(row[declares.fitness])).tolist())
+    fitness = row[job.algorithm.DECLARES.fitness]
+    if np.ndim(fitness):  # one of each member
+        tell_not_finite(job, np.flatnonzero(~np.isfinite(fitness)).tolist())
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()

@@ -44,3 +44,32 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), **settings):
     run.checkpoint(len(rows), {"theta_es": np.ones(3, np.float32)}, {})
     run.close()
     return Run.open(path)
+
+
+def erl_run_of(path, generations, ranks=1, evaluate=4.0, offspring=4.0, learn=3.0, update=0.5, busy=(11.0,)):
+    """Leave a run of ERL behind: of three slots four episodes of 1 s, two children of 2 s, beside them 3 s of the learner.
+
+    Of these, 200 updates take 2 s. Beside them a generation has 0.1 s of writing, 0.25 of its plan, 0.5 of update on one rank,
+    and 0.15 of its own. evaluate, offspring, learn, update: what these parts took on its ranks; busy: its ranks.
+    """
+    base = {"algorithm": "pderl", "erl.population_size": 3, "evaluation.episodes": 1}
+    run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
+    whole = 0.1 + evaluate + 0.25 + offspring + learn + update + 0.15
+    for g in range(1, generations + 1):
+        row = {
+            "generation": g, "learner_phases": g, "gradient_updates": 200 * g, "nominal_steps": 400 * g, "fitness": np.zeros(3),
+            "slot_kind": np.array([0, 2, 2]), "mutated": np.array([1, 0, 0]), "evaluation_champion": np.full(1, np.nan),
+            "evaluation_learner": np.full(1, np.nan), "env_steps_population": g, "env_steps_learner": g,
+        }  # fmt: skip
+        timing = {
+            "busy_seconds": np.array(busy), "member_seconds": np.ones(4), "member_expected": np.ones(4),
+            "offspring_seconds": np.array([0.0, 2.0, 2.0]), "offspring_expected": np.array([0.1, 1.0, 1.0]),
+            "seconds_evaluate": evaluate, "seconds_plan": 0.25, "seconds_offspring": offspring, "seconds_learn": learn,
+            "seconds_phase": 3.0, "seconds_updates": 2.0, "seconds_update": update, "seconds_evaluation": 0.0,
+            "evaluation_seconds": np.full(2, np.nan), "seconds_record": 0.1, "wall_seconds": g * whole,
+            "seconds_processor": whole,
+        }  # fmt: skip
+        run.append(row, timing)
+    run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
+    run.close()
+    return Run.open(path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi import evolution, noise
-from esac_mpi.algorithms.declaration import Declaration, none
+from esac_mpi.algorithms.declaration import Declaration, nobody, none
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -19,7 +19,7 @@ from esac_mpi.rollout import Board, play
 
 DECLARES = Declaration(
     learning=None, discrete=True, evolution=None, work="members", policies={"search": "the best"}, fitness="fitness",
-    operators=none, output=None,
+    operators=none, output=None, offspring=nobody,
 )  # fmt: skip
 
 

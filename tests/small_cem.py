@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from conftest import ROUTINE
-from esac_by_hand import Track
+from small_erl import PENDULUM, Ending
 
 from esac_mpi import set_up, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import load
 from esac_mpi.params import Params, make_layout
 
-PENDULUM = ["--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE]
 LEARNER = ["--cem_rl.start_steps", 100, "--cem_rl.batch_size", 16, "--cem_rl.replay_capacity", 1000]
 RATES = ["--cem_rl.critic_updates_per_step", 0.3, "--cem_rl.actor_updates_per_step", 0.2]  # enough of them, and quick
 
@@ -20,25 +18,6 @@ RATES = ["--cem_rl.critic_updates_per_step", 0.3, "--cem_rl.actor_updates_per_st
 def arguments(name, *more):
     own = [*LEARNER, *RATES] if name == "cem_rl" else []
     return ["--algorithm", name, *PENDULUM, f"--{name}.population_size", 6, *own, *more]
-
-
-class Ending(Track):
-    """Track whose episodes last 2 to 10 steps, as the seed has it, and end or are truncated; some break in their second step."""
-
-    steps = broken = 0  # ever
-    breaking = 0  # one episode in so many breaks; 0 = none
-
-    def reset(self, seed):
-        observation = super().reset(seed)
-        self.left, self.ends = 2 + seed % 9, seed % 2
-        self.breaks = self.left - 2 if self.breaking and not seed // 18 % self.breaking else -1
-        return observation
-
-    def step(self, action):
-        observation, reward, _, over = super().step(action)
-        breaks = self.left == self.breaks
-        self.broken += breaks
-        return observation, np.nan if breaks else reward, bool(over and self.ends), bool(over and not self.ends)
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from clocked_runs import erl_run_of
 from commands import command
 from conftest import ROOT
 from figure_runs import make
@@ -93,6 +94,10 @@ def test_tables_and_figures_of_an_algorithm_that_nobody_has_heard_of(tmp_path):
 def test_a_field_of_an_algorithm_that_nobody_has_heard_of_can_be_swept(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", (1.0, 5.0), stride=0.25)]
     assert sensitivity.of_runs(runs, "stride") == {"A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}}
+
+
+def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
+    assert sensitivity.full_name(erl_run_of(tmp_path / "pderl", 1), "population_size") == "erl.population_size"
 
 
 def test_its_rows_have_the_better_of_its_policies_as_the_learners(tmp_path):

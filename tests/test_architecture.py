@@ -16,8 +16,8 @@ LAYERS = [
     {"job", "capacity"},
     {"comm", "record", "algorithms"},
     {"population", "experience", "learners", "provenance"},
-    {"rollout", "learning", "params", "selection", "distribution"},
-    {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "state", "update_rules"},
+    {"rollout", "learning", "params", "selection", "distribution", "state"},
+    {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "update_rules"},
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
@@ -29,6 +29,7 @@ NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py",
     "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
     "table.py",  # --published esac: a paper
+    "bench.py",  # pderl: a measurement of it
 }  # fmt: skip
 TIMED, SHOWN = {"benchmarks"}, {"policies"}  # import simulators and torch, inside functions
 SOLE = {

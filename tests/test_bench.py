@@ -5,12 +5,17 @@ import sys
 
 import numpy as np
 import pytest
+from clocked_runs import erl_run_of
 from conftest import ROOT
 
 from esac_mpi.analysis.clock.cluster import Cluster
-from esac_mpi.benchmarks import history, simulation
+from esac_mpi.benchmarks import competitors, history, pderl, serial, simulation
 from esac_mpi.benchmarks.simulation import Costs, Schedule
+from esac_mpi.config import Config
+from esac_mpi.learners import critics
+from esac_mpi.policy import Layout
 from esac_mpi.record import Run
+from esac_mpi.selection import Kind
 
 ONE = Costs(np.array([1.0]), d=1000)  # every episode lasts 1 s; nothing else costs anything
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
@@ -73,6 +78,23 @@ def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_field
     lengths = [row for row in rows if row["figure"] == "episode length" and "HalfCheetah" in row["case"]]
     assert lengths
     assert {row["max"] for row in lengths} == {20.0}
+
+
+def test_a_generation_of_pderl_against_the_same_pieces_in_the_serial_order(tmp_path):
+    assert {"KEPT": 0, "CHILD": 2}.items() <= Kind.__members__.items()
+    rates = {"steps": 100.0, "children": 0.25, "mutations": 1.0, "updates": 20.0}
+    in_turn = {name: np.array([rate]) for name, rate in rates.items()}
+    found = {m.figure: m for m in pderl.described("x", [erl_run_of(tmp_path / "run", 4)], 2, in_turn)}
+    assert found["whole"].median == pytest.approx(12.0)
+    assert found["children/s"].median == pytest.approx(2 / 4)
+    assert found["ranks at work on them, mean"].median == pytest.approx(1.0)
+    assert found["the serial order / whole"].median == pytest.approx((400 / 100 + 2 / 0.25 + 1 + 200 / 20) / 12)
+
+
+def test_the_serial_order_has_our_networks():
+    layout = Layout((competitors.OBSERVATION, *serial.HIDDEN, competitors.ACTION), layer_norm=True)
+    for network, size in ((serial.actor(), layout.d), (serial.critic(), critics.critic_size(Config(), layout))):
+        assert sum(parameter.numel() for parameter in network.parameters()) == size
 
 
 def test_history_is_measured_at_every_mark(tmp_path):

@@ -27,6 +27,8 @@ def settings(algorithm: str, **changes) -> Config:
         (settings("ddpg", budget__generations=2, budget__env_steps=10**6), 2 * 1000),
         (settings("cem_rl", budget__generations=3, cem_rl__fitness_episodes=2), 3 * 10 * 2 * 1000),
         (settings("cem_rl", budget__nominal_steps=10**6), 10**6 + 10 * 1000),
+        (settings("pderl", budget__generations=3), 3 * (10 + 1) * 1000),
+        (settings("perl", erl__learner="td3", erl__fitness_episodes=2, budget__generations=3), 3 * (10 * 2 + 1) * 1000),
         (settings("esac", budget__generations=100), 100 / 5 * 5000),  # five episodes of 1000 steps, every five generations
         (settings("esac", budget__nominal_steps=10**6), 1001 / 5 * 5000),
         (settings("esac", budget__env_steps=10**6), 10**6 + 2 * 5000),
@@ -58,6 +60,14 @@ def test_what_a_run_never_writes_takes_no_memory():
     assert capacity.needed(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
     assert capacity.needed(settings("es", budget__generations=3), HUMANOID) == 0
     assert capacity.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
+
+
+@pytest.mark.parametrize("learner", ["ddpg", "td3", "sac"])
+def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
+    table = "erl" if learner == "ddpg" else learner
+    config = settings("derl", erl__learner=learner, budget__env_steps=10**9, **{f"{table}__replay_capacity": 5000})
+    assert (capacity.table(config), capacity.capacity(config)) == (table, 5000)
+    assert capacity.needed(config, HUMANOID) == (5000 + 11 * 1000) * ROW
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from conftest import EAGER, run
-from small_cem import Ending, arguments, assert_same, made
+from small_cem import arguments, assert_same, made
+from small_erl import Ending
 from test_es import Quadratic
 from whole_runs import assert_same_run
 

@@ -240,6 +240,8 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
         ({"algorithm": "sac"}, 4, "rank 0 plays", "the other 3 only play evaluations, 10 episode(s) every 10 generation(s)"),
         ({"algorithm": "td3"}, 4, "rank 0 plays", "in a new run with --td3.episodes_on ranks they play its training episodes"),
         ({"algorithm": "td3", "td3__episodes_on": "ranks"}, 9, "8 episodes a generation", "1 rank(s) never have one: 8 would do"),
+        ({"algorithm": "erl"}, 11, "rank(s): 1 turn(s); then 10 members are made on the other 10, rank 0 with the learner", ""),
+        ({"algorithm": "pderl"}, 1, "11 turn(s); then 10 members are made", ""),
     ],
 )
 def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, found, better):

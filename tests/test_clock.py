@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from clocked_runs import ROWS, run_of
+from clocked_runs import ROWS, erl_run_of, run_of
 
 from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.clock.cluster import Cluster, list_schedule, steps
@@ -130,6 +130,25 @@ def test_trial_episodes_are_dealt_like_members(tmp_path):
     run = run_of(tmp_path / "run", rows, trials=trials)
     assert at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
     assert at(run, 2) == [3.1, 6.7, 14.8]  # as without them, and 0.5 s more in the second generation
+
+
+def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
+    run = erl_run_of(tmp_path / "run", 2)
+    assert at(run, 1) == [12.0, 24.0]  # all of it in turn
+    # two ranks: rank 0 writes, then two episodes each; 0.4 s of plan and rest; rank 1 makes both children, while rank 0 learns
+    # for 3 s and waits; of the update's five parts three
+    assert at(run, 2) == [6.8, 13.6]  # 2.1 + 0.4 + 4 + 0.3
+    assert at(run, 3) == [5.6, 11.2]  # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
+    assert at(run, 3, 50.0) == [7.6, 15.2]  # the phase 5 s
+    assert at(run, 3, np.inf) == [4.6, 9.2]  # 1 s, over before the children are there
+    assert at(run, 2, np.inf) == [5.8, 11.6]  # rank 0 takes the second child after 1 s
+    three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
+    assert three.columns["timing/wall_seconds"][-1] == pytest.approx(11.2)
+    for ranks in (1, 2, 3):
+        np.testing.assert_allclose(computed(three, Machine(ranks)), computed(run, Machine(ranks)), rtol=1e-6)
+    _, found = compact(run)
+    for rate in (0.0, np.inf, 100.0, 3000.0, 3.0):
+        assert grid.at(found, 400, Machine(2, rate)) == pytest.approx(computed(run, Machine(2, rate))[-1], rel=1e-3)
 
 
 def test_other_work_on_the_machine_makes_a_run_longer_but_not_its_clock(tmp_path):

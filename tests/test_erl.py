@@ -1,29 +1,12 @@
 """ERL and its forms: the three promises, what a generation does, and what is refused."""
 
 import pytest
-from conftest import EAGER, ROUTINE, run
+from conftest import EAGER, run
+from small_erl import arguments
 from whole_runs import assert_same_run
 
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
-
-SMALL = [
-    *("--task.id", "Pendulum-v1", "--task.horizon", 30, "--policy.hidden", 8, 8, *ROUTINE[3:]),
-    *("--erl.population_size", 6, "--erl.sync_interval", 2, "--erl.memory_size", 80),
-]
-OWN = ["--erl.batch_size", 16, "--erl.replay_capacity", 400, "--erl.critic_hidden", 8, 8]
-OF_FORM = {
-    "n_point": [],
-    "distillation": ["--erl.distillation_batch", 8, "--erl.distillation_epochs", 2],
-    "gaussian": [],
-    "proximal": ["--erl.mutation_batch", 16],
-}
-
-
-def arguments(name, *more):
-    crossover, mutation = FORMS[name]
-    return ["--algorithm", name, *SMALL, *OWN, *OF_FORM[crossover], *OF_FORM[mutation], *more]
-
 
 MORE = {  # switches that are off by default, one form each
     "erl": ["--erl.fitness_episodes", 2],

@@ -1,11 +1,13 @@
 """What an experiment costs: work, core-hours and the speeds they are estimated with."""
 
 import sys
-from dataclasses import replace
+from dataclasses import astuple, replace
 
+import numpy as np
 import pytest
 from toy_experiments import a_run, configured
 
+from esac_mpi import selection
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import updated
 from esac_mpi.experiments import design, estimates
@@ -83,6 +85,30 @@ def test_individuals_learn_on_all_ranks_and_their_critic_on_one(tmp_path):
     assert cost.alone == pytest.approx(11_000 * 2e-3)
 
 
+def test_work_of_a_population_that_shares_its_experience():
+    config = configured(
+        algorithm="pderl", erl__crossover="distillation", budget__nominal_steps=0, budget__generations=7, erl__fitness_episodes=2,
+        erl__updates_per_step=3.0, erl__start_steps=500, erl__memory_size=1000, erl__distillation_epochs=4,
+        erl__distillation_batch=100, evaluation__episodes=5,
+    )  # fmt: skip
+    found = estimates.work(config, 100)  # ten members of two episodes, and one of the learner's, 2,100 steps a generation
+    children = estimates.expected_children(config.erl)
+    assert found == estimates.Work(14_000, 700, 3 * (14_700 - 500), 1 * 2 * 5 * 100, 7 * children * 4 * 10)
+    assert estimates.generations(updated(config, {"budget.nominal_steps": 4_300}), 100) == 3  # frames of both
+    assert estimates.work(updated(config, {"algorithm": "perl", "erl.crossover": "n_point"}), 100).imitations == 0
+    td3 = updated(config, {"erl.learner": "td3", "td3.updates_per_step": 0.5, "td3.start_steps": 700})
+    assert (estimates.learner_of(config), estimates.learner_of(td3)) == ("erl", "td3")
+    assert estimates.work(td3, 100).updates == 7_000
+
+
+@pytest.mark.parametrize(("size", "fraction"), [(10, 0.1), (10, 0.2), (50, 0.1)])
+def test_so_many_children_are_born_as_is_expected(size, fraction):
+    options = configured(algorithm="pderl", erl__population_size=size, erl__elite_fraction=fraction).erl
+    random, stay = np.random.default_rng(0), selection.elite_count(size, fraction)
+    born = [len(selection.select(random.random(size), stay, random).free) for _ in range(2000)]
+    assert estimates.expected_children(options) == pytest.approx(np.mean(born), rel=0.03)
+
+
 def test_env_steps_limit_generations():
     config = configured(algorithm="es", budget__nominal_steps=0, budget__env_steps=100_000, es__population_size=10)
     assert estimates.generations(config, 100) == 91  # 1,000 steps, and 1,000 of evaluation every 10: 100,000 / 1,100
@@ -102,12 +128,30 @@ def test_core_seconds_and_hours_on_ranks(tmp_path):
     # population 20 * 10 * 100, evaluations (2 + 1) * 2 * 10 * 100; 4 phases of 1000 steps with as many updates
     assert cost.shared == pytest.approx((20_000 + 6_000) * 100e-6)
     assert cost.alone == pytest.approx(4000 * (100e-6 + 1e-3))
-    assert cost.hours(2) == pytest.approx((1.3 + 4.4) / 3600)
+    assert cost.lasts(2) == pytest.approx(1.3 + 4.4)
     wide = replace(config, policy=replace(config.policy, hidden=(512, 512)))
     assert estimates.cost(a_run(tmp_path, wide), SPEEDS).alone == pytest.approx(4000 * (400e-6 + 9e-3))
     assert estimates.cost(a_run(tmp_path, config, seconds=90.0), SPEEDS) == estimates.Cost(0.0, 90.0)
     with pytest.raises(Unusable, match="no speed of td3"):
         estimates.cost(a_run(tmp_path, updated(config, {"algorithm": "td3"})), SPEEDS)
+
+
+def test_children_are_made_beside_the_learner(tmp_path):
+    config = configured(
+        algorithm="pderl", erl__crossover="distillation", task__id="T-v0", budget__nominal_steps=0, budget__generations=10,
+        policy__hidden=(32, 32), evaluation__every=100, erl__updates_per_step=0.1, erl__memory_size=1280,
+        erl__distillation_epochs=10,
+    )  # fmt: skip
+    slow = replace(SPEEDS, update={"erl": {"small": 2.0}}, imitation={"small": 5.0})
+    cost = estimates.cost(a_run(tmp_path, config), slow)
+    # 10 * 11 episodes and 20 of the evaluation at the end, 100 steps each; a tenth as many updates; 10 * 10 steps a child
+    children = 10 * estimates.expected_children(config.erl) * 100 * 5e-3
+    assert astuple(cost) == pytest.approx((13_000 * 100e-6, 1100 * 2e-3, children))
+    assert cost.lasts(1) == cost.whole == pytest.approx(1.3 + 2.2 + children)
+    assert cost.lasts(2) == pytest.approx(1.3 / 2 + children)
+    assert cost.lasts(101) == pytest.approx(1.3 / 101 + 2.2)
+    with pytest.raises(Unusable, match="no speed of imitation"):
+        estimates.cost(a_run(tmp_path, config), replace(slow, imitation={}))
 
 
 def test_what_a_run_costs_that_its_clock_on_8_ranks_ends(tmp_path):
@@ -147,7 +191,8 @@ def test_figures_have_two_digits():
 
 def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
     known = estimates.speeds()
-    assert set(known.update) == {"sac", "td3", "ddpg", "ppo", "cem", "individuals"}
+    assert set(known.update) == {"sac", "td3", "ddpg", "ppo", "erl", "cem", "individuals"}
+    assert known.imitation.keys() == {"small", "large"}
     assert known.horizon["Reacher-v5"] == 50
     with pytest.raises(Unusable, match=r"python tools/experiment\.py speeds"):
         estimates.speeds(tmp_path / "none.toml")
@@ -167,5 +212,6 @@ def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
     assert set(known.update) == {"sac", "cem", "individuals"}
     assert known.horizon == {"CyclicMDP-v0": 2000}
     assert known.about.startswith('a "machine", 20')
+    assert 0 < known.imitation["small"] < known.imitation["large"]
     assert 0 < known.update["sac"]["small"] < known.update["sac"]["large"]  # [ms]
     assert 0 < known.step["CyclicMDP-v0"]["small"] < 1000  # [us]

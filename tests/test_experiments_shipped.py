@@ -26,6 +26,10 @@ COUNTS = {
     "ablations": (16, 16 * 3, 3 * 16 * 5),
     "transfer": (7, 7 * 3, 3 * 7 * 5),
     "aggregate": (11, 9 * 5 * 5, 9 * 6 * 5),
+    "pderl-table1": (7, 3 * 7 * 5, 5 * 7 * 5),
+    "pderl-table2": (2, 3 * 2 * 5, 5 * 2 * 5),
+    "pderl-fig10": (4, 2 * 4 * 3, 2 * 4 * 5),
+    **dict.fromkeys(("pderl-fig5", "pderl-fig6", "pderl-fig7", "pderl-fig8", "pderl-fig9"), (1, 1, 1)),
 }
 
 

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
 from read_runs import damage, make
+from small_erl import options as genetic
 
 from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo")
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
@@ -40,8 +42,10 @@ def fresh(tmp_path_factory):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
+    more |= {name: genetic(name) for name in FORMS}
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    own = [["--algorithm", name, "--run-dir", path / name, f"--{name}.observation_normalisation", "true"] for name in ALGORITHMS]
+    seen = {name: [f"--{name}.observation_normalisation", "true"] for name in more if name not in FORMS}
+    own = [["--algorithm", name, "--run-dir", path / name, *seen.get(name, [])] for name in ALGORITHMS]
     lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]
     arguments = json.dumps([list(map(str, line)) for line in lines])
     line = [sys.executable, "-c", PROGRAM, arguments]
@@ -99,7 +103,7 @@ def page():
 
 def named(algorithms):
     """Return the algorithms of a cell of the page."""
-    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.split())
+    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.replace("genetic", " ".join(FORMS)).split())
 
 
 def kind(value):

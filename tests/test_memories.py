@@ -5,6 +5,7 @@ import pytest
 from drawn import Drawn
 
 from esac_mpi import memories
+from esac_mpi.learners.replay import Replay
 from esac_mpi.memories import Memory
 
 
@@ -154,3 +155,34 @@ def test_a_sample_is_all_where_there_are_fewer():
     assert sorted(memories.sample(held, 256, random, newest=2).tolist()) == [1, 2]
     assert sorted(memories.sample(held, 256, random, newest=9).tolist()) == [0, 1, 2]
     assert memories.sample(memory(kappa=5), 4, random).tolist() == []
+
+
+def replay(last: int, capacity: int) -> Replay:
+    """Return a replay of the transitions 0, 1, ... last, of which the newest `capacity` are there."""
+    made = Replay(capacity, 2, 1)
+    for age in range(last + 1):
+        made.add(row(age)[:2], row(age)[2:], 0.0, [0, 0], False)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("capacity", "lost"), [(100, []), (10, []), (9, [0]), (5, [0, 3, 4]), (3, [0, 3, 4, 5]), (1, [0, 3, 4, 5, 7, 8])]
+)
+def test_what_the_replay_has_lost_is_stored_once_and_the_rest_comes_back_from_it(capacity, lost):
+    """Three memories of ages up to 9, some in two of them, one empty: beside a replay that begins at 10 - capacity."""
+    several = [memory(0, 3, 4, 4, 9, kappa=6), memory(kappa=6), memory(3, 4, 5, 7, 8, 9, kappa=6)]
+    held = Memory(*(np.stack(parts) for parts in zip(*several, strict=True)))
+    ring = replay(9, capacity=capacity)
+    rows = memories.lost(held, ring)
+    assert rows[:, 0].tolist() == lost
+    again = Memory(np.full_like(held.rows, 77), held.ages)
+    memories.refill(again, rows, ring)
+    np.testing.assert_array_equal(again.rows, held.rows)
+
+
+def test_rows_of_another_replay_are_refused():
+    held, ring = memory(0, 1, 2, kappa=4), replay(2, capacity=1)
+    with pytest.raises(ValueError, match="memories have 2 transitions that the replay holds no more, got 0"):
+        memories.refill(held, np.zeros((0, 3), np.float32), ring)
+    with pytest.raises(ValueError, match="asked for 9 to 10"):
+        memories.refill(memory(0, 9, kappa=4), np.array([row(0)], np.float32), ring)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from clocked_runs import erl_run_of
 from commands import command
 from figure_runs import check_pictures, make, opened
 
@@ -75,6 +76,23 @@ def test_scaling_draws_one_task_at_a_time(tmp_path, capsys):
 
 
 # ---- timeline
+
+
+def test_timeline_has_offspring_beside_the_learner(tmp_path):
+    three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
+    found = {name: seconds[1] for name, seconds in timeline.activities(three).items()}
+    expected = {"members": 4, "offspring": 4, "learner": 3, "update": 0.6, "writing": 0.1, "idle": 3 * 5.6 - 11.7}
+    assert {name: seconds for name, seconds in found.items() if seconds} == pytest.approx(expected)
+    bars = {(rank, name): (start, lasts) for rank, name, start, lasts in timeline.segments(three, 0)}
+    assert bars[0, "learner"] == pytest.approx((2.25, 3.0))  # after 0.1 of writing, 1.9 of episodes, 0.25 of plan
+    assert bars[0, "members"] == pytest.approx((0.1, 1.0))
+    assert bars[0, "offspring"][1] == 0.0
+    assert bars[2, "members"] == pytest.approx((0.0, 1.5))  # half of its 3 s: members and offspring took as long
+    assert bars[2, "offspring"] == pytest.approx((2.25, 1.5))
+    one = {(rank, name): (start, lasts) for rank, name, start, lasts in timeline.segments(erl_run_of(tmp_path / "one", 1), 0)}
+    assert one[0, "members"] == pytest.approx((0.1, 4.0))
+    assert one[0, "offspring"] == pytest.approx((4.35, 4.0))
+    assert one[0, "learner"] == pytest.approx((8.35, 3.0))
 
 
 def test_timeline_adds_up_to_all_the_time(tmp_path):

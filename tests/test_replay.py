@@ -42,6 +42,23 @@ def test_a_transition_is_added_by_its_parts_or_as_a_row():
     assert held.added == rows.added == 13
 
 
+def test_many_rows_at_once_are_as_one_by_one():
+    rows = np.random.default_rng(0).random((40, 7), np.float32)
+    one_by_one, at_once = Replay(5, 2, 1, reserve=3), Replay(5, 2, 1, reserve=3)
+    for row in rows:
+        one_by_one.add_row(row)
+    for part in np.split(rows, [0, 3, 7, 9, 30]):  # fewer and more than there is room for
+        at_once.add_rows(part)
+    assert one_by_one.added == at_once.added == 40
+    assert same(at_once.rows(32, 40), one_by_one.rows(32, 40))
+    at_once.hold()
+    at_once.add_rows(rows[:2])
+    with pytest.raises(RuntimeError, match="holds a state for 3 more"):
+        at_once.add_rows(rows[:2])
+    at_once.add_rows(rows[:1])
+    assert at_once.added == 43
+
+
 def test_the_newest_are_kept_and_the_oldest_overwritten():
     replay = filled(5, 3)
     assert (replay.added, len(replay)) == (3, 3)

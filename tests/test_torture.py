@@ -20,7 +20,7 @@ def tool(name: str, *options: object) -> str:
 
 
 def test_killed_at_random_moments_nothing_is_lost():
-    printed = tool("torture", "--kills", 12, "--seed", 125)  # of which four of each victim, as long as all ranks have begun
+    printed = tool("torture", "--kills", 12, "--seed", 125)  # of which three to five of each victim, if all ranks have begun
     table, _, rest = printed.partition("\n12 kills in ")
     hits = np.array([line.split()[-3:] for line in table.splitlines()[1:]], int)
     assert hits.sum() == 12

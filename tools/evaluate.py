@@ -20,8 +20,6 @@ import argparse
 import json
 import os
 import sys
-import time
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ import numpy as np
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import look_here
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
-from esac_mpi.policies.ranks import make_world
+from esac_mpi.policies.ranks import over_ranks
 from esac_mpi.record import Unreadable
 
 
@@ -94,15 +92,4 @@ def main(argv: list[str], world: Any) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        world = make_world()
-    except Exception as problem:
-        sys.exit(f"evaluate.py: {problem}")
-    try:
-        code = main(sys.argv[1:], world)
-    except Exception:
-        traceback.print_exc()
-        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
-        world.abort(1)
-    world.free()
-    sys.exit(code)
+    sys.exit(over_ranks(main))

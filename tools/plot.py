@@ -1,6 +1,6 @@
 """Draw learning curves of runs, or their training returns, mutation rate, fitness, losses, or the timeline of their ranks.
 
-    python tools/plot.py RUN [RUN ...] [--what return|training|sigma|fitness|losses|timeline|map]
+    python tools/plot.py RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline|map]
                          [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
                          [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T]] [--out NAME]
 
@@ -10,7 +10,9 @@ One run: all its policies, unless --policy names one, with the band from worst t
 population; for fitness the quartiles and extremes of the members; for timeline every rank (of several runs, or against
 another --x than wall: their idle share). Returns are of noise-free evaluations, of the better of a run's
 policies each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
-2 left of the ESAC paper). Steps are those of population and learner; evaluation steps are not on the axis.
+2 left of the ESAC paper); fates how often the learner's actor was an elite, selected or discarded after its injection into a
+population, of all such selections so far (Figure 11 of the PDERL paper). Steps are those of population and learner; evaluation
+steps are not on the axis.
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
 the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
 map: which algorithm or variant reaches a return first (--reach; default: the most that two of them reach), over 1 to 1,024 ranks
@@ -29,7 +31,7 @@ from pathlib import Path
 from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
 from esac_mpi.analysis.curves import AXES
 
-KINDS = ("return", "training", "sigma", "fitness", "losses", "timeline", "map")
+KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
 OF_CURVES, OF_MAPS = ("x", "seeds", "ranks", "updates_per_second"), ("reach", "within")  # options
 
 

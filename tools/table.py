@@ -1,8 +1,8 @@
 """Make the table of results: mean, standard deviation and median over seeds, for every task (rows) and algorithm (columns).
 
-    python tools/table.py RUN [RUN ...] [--measure best|final|population_max|mean] [--policy better|theta_es|...]
+    python tools/table.py RUN [RUN ...] [--measure best|final|population_max|mean|fates] [--policy better|theta_es|...]
                           [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]]
-                          [--format markdown|latex|csv] [--published [esac|pderl|aesrl ...]] [--out FILE]
+                          [--format markdown|latex|csv] [--published [PAPER ...]] [--out FILE]
 
 Runs of one task, algorithm and settings are seeds of one column; where settings differ, the column's name says in what. The
 best mean of a task is bold. The standard deviation is the sample's (n - 1); a single run has none.
@@ -10,6 +10,8 @@ best             best mean return of a noise-free evaluation, of the better of a
 final            the same of the last evaluation
 population_max   largest fitness in the last generation, of the noisy population: what the public ESAC code reports
 mean             mean fitness of the noisy population, mean over generations
+fates            how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
+                 such selections [%], a column each: Table 2 of the PDERL paper (--published pderl-fates)
 --at-steps N     each run as it stood after N true steps of population and learner; runs that are not that far are left out
 --at-seconds T   the same after T seconds of wall time; with --ranks R (and --updates-per-second U) of that which each would have
                  taken on R ranks (with a learner of U updates/s), computed from what it recorded
@@ -42,7 +44,7 @@ def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
     table = table_of(runs, *how)
     names = [] if options.published is None else options.published or ["esac"]
     printed, sources = published(names, list(table))
-    content = rendered(table, printed, [described(runs, *how), *sources], options.format)
+    content = rendered(table, printed, [described(runs, *how), *sources], options.format, options.measure != "fates")
     if options.out is None:
         yield content
         return

@@ -2,12 +2,12 @@
 
     python tools/torture.py [--kills 200] [--seed 0] [--dir DIR]
 
-Four parts run side by side on the cyclic MDP: ES, ESAC, and ESAC with SAC phases beside the evaluation, by learner_lag = 2 and by
-the virtual clock; all of ESAC play members' episodes again, two adopt by a test.
-Each is killed (SIGKILL of one random rank, or of everything at once) while it starts, while it publishes a file, in a SAC
-phase, or at any other moment, and started again on 1 to 3 ranks until it is finished; then it begins again in another
-directory, until the kills are used up. After every kill the published rows must equal the undisturbed run's; at the end all
-rows, theta, the state's hash and the best policy must.
+Five parts run side by side on the cyclic MDP: ES, ESAC, ESAC with SAC phases beside the evaluation, by learner_lag = 2 and by the
+virtual clock, and PDERL; all of ESAC play members' episodes again, two adopt by a test.
+Each is killed (SIGKILL of one random rank, or of everything at once) while it starts, while it publishes a file, in a generation
+with a phase of the learner, or at any other moment, and started again on 1 to 3 ranks until it is finished; then it begins again
+in another directory, until the kills are used up. After every kill the published rows must equal the undisturbed run's; at the
+end all rows, theta, the state's hash and the best policy must.
 
 Cost: 2 to 5 s a kill on 2 cores (200 kills: 7 to 17 minutes), 1 GB of memory. Needs mpirun and Linux. Prints what was hit;
 exits with 1 if anything was lost, differs, or was not down 10 s after a kill.
@@ -91,8 +91,8 @@ def main(argv: list[str]) -> int:
         for number, (name, arguments) in enumerate(PARTS.items()):
             (place / name).mkdir(parents=True)
             parts.append(Part(name, arguments, place / name, random.Random(f"{options.seed} {number}")))
-        fifth = options.kills // 5
-        shares = [options.kills - 3 * fifth, fifth, fifth, fifth]  # ES starts fastest: it needs no torch
+        sixth = options.kills // 6
+        shares = [options.kills - 4 * sixth, *[sixth] * 4]  # ES starts fastest: it needs no torch
         with ThreadPoolExecutor() as pool:
             problems = list(filter(None, pool.map(torture, parts, shares)))
     print(table(parts))

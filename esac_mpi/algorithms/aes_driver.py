@@ -22,7 +22,6 @@ class Driver:
         self.params, self.state, self.world, self.learner = params, state, world, learner
         self.agenda, self._rules = Agenda(), rules(params.config.aes_rl)
         self._brought = np.full(world.nodes, state.transitions)  # transitions that each node's ring has
-        state.written[0] = state.transitions
         for worker in range(params.config.aes_rl.workers):
             if state.task_number[worker] == IDLE:
                 self._give(worker, 0)

@@ -22,8 +22,8 @@ import numpy as np
 
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never
+from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.params import Params, Row
@@ -37,7 +37,7 @@ DECLARES = Declaration(
         learner=lambda config: "cem",
         actor=lambda state: state.mean,
         ranks=at_root,
-        reserve=reserve,
+        reserve=lambda config, horizon: 0,  # what tasks in progress still read is kept like the rest
         added=added,
         own_env=everywhere,
         beside=never,
@@ -49,6 +49,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",
+    offspring=nobody,
 )
 
 
@@ -62,8 +63,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     start, waited, k = world.clock(), world.waited, state.generation + 1
     tasks = world.dispatch(partial(aes_work.work, params, state, world, learner))
     busy = tasks.busy
-    if world.leads and tasks.leader is None:
-        tasks.leader = Driver(params, state, world, learner)
+    if not tasks.begun:
+        world.over_blocks(lambda _: mark(state), 1, 1)
+        tasks.leader, tasks.begun = Driver(params, state, world, learner) if world.leads else None, True
     over = tasks.go_on()
     ranks = world.gather(tasks.busy - busy)
     for name in ("counters", "told", "time", "mean_return", "transitions"):
@@ -80,3 +82,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     state.row[:], state.arrived, state.generation = np.nan, 0, k
     timing = {"busy_seconds": np.array(ranks), "seconds_evaluate": world.clock() - start, "seconds_wait": world.waited - waited}
     return {**row, **about}, timing
+
+
+def mark(state: State) -> np.ndarray:
+    """Say, once a node, that its ring has all transitions, as it has at the start of a run or of its continuation."""
+    state.written[0] = state.transitions
+    return np.zeros(1)

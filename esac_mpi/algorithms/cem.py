@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from esac_mpi import evolution, experience, noise
-from esac_mpi.algorithms.declaration import Declaration, none
+from esac_mpi.algorithms.declaration import Declaration, nobody, none
 from esac_mpi.config import CEM, individuals
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
@@ -32,6 +32,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=none,
     output="tanh",
+    offspring=nobody,
 )
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from esac_mpi.algorithms import td3
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, none, nowhere
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, nobody, none, nowhere
 from esac_mpi.algorithms.td3 import added, board, generation, reserve
 from esac_mpi.contracts import Memory
 from esac_mpi.params import THETA_SAC, Params
@@ -33,6 +33,7 @@ DECLARES = Declaration(
     fitness="ddpg_episodic_return",
     operators=none,
     output=None,
+    offspring=nobody,
 )
 
 

@@ -40,6 +40,7 @@ class Declaration:
     fitness: str  # the column of its rows that is shown as fitness
     operators: Callable[[Config], str]  # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
     output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says
+    offspring: Callable[[Config], int]  # members that the ranks make in a generation, rank 0 once its phase has ended
 
 
 def added_by_phases(config: Config, phase: int) -> float:
@@ -51,6 +52,11 @@ def added_by_phases(config: Config, phase: int) -> float:
 def at_root(rank: int) -> bool:
     """Return whether a rank is rank 0."""
     return rank == 0
+
+
+def nobody(config: Config) -> int:
+    """Return 0."""
+    return 0
 
 
 def never(config: Config) -> bool:

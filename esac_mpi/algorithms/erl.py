@@ -61,6 +61,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=lambda config: "genetic" * remembers(config.erl),
     output="tanh",
+    offspring=lambda config: config.erl.population_size,
 )
 
 
@@ -83,7 +84,8 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     plan: Plan = world.from_root(erl_births.decide(params, state, k, played) if world.leads else None)
 
     learning.begin(world, learner, k, lambda: learner.take(experience(played), k), beside=True)
-    vectors, busy = erl_births.make(params, state, k, plan.births, world)
+    clock.append(world.clock())
+    vectors, busy, lasted = erl_births.make(params, state, k, plan.births, world)
     clock.append(world.clock())
     phase, learning_busy, spent = learning.finish(world)
     clock.append(world.clock())
@@ -98,9 +100,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     state.transitions += int(played.counts.sum())
     state.generation = k
     clock.append(world.clock())
-    parts = ("seconds_evaluate", "seconds_offspring", "seconds_learn", "seconds_update")
+    parts = ("seconds_evaluate", "seconds_plan", "seconds_offspring", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
-    timing = {**played.timing, "busy_seconds": played.timing["busy_seconds"] + busy + learning_busy}
+    timing = {**played.timing, **lasted, "busy_seconds": played.timing["busy_seconds"] + busy + learning_busy}
     return {**row, **metrics(phase, played)}, {**timing, **seconds, **spent}
 
 

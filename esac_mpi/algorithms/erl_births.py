@@ -11,7 +11,7 @@ from esac_mpi.contracts import World
 from esac_mpi.genetics import Spread
 from esac_mpi.memories import Memory
 from esac_mpi.noise import Purpose
-from esac_mpi.params import Params
+from esac_mpi.params import Params, Row
 from esac_mpi.policy import Policy
 from esac_mpi.selection import Births, Candidates, Kind, Selection
 from esac_mpi.transitions import doubles, floats
@@ -92,23 +92,25 @@ def changed(births: Births) -> np.ndarray:
     return (births.kind != Kind.KEPT) | births.mutated
 
 
-def make(params: Params, state: State, k: int, births: Births, world: World) -> tuple[np.ndarray, np.ndarray]:
-    """Make what is born, spread over the ranks; return vectors by slot, [k, d], zeros where none is, and busy seconds [ranks].
+def make(params: Params, state: State, k: int, births: Births, world: World) -> tuple[np.ndarray, np.ndarray, Row]:
+    """Make what is born, spread over the ranks; return vectors by slot [k, d], zeros where none is, busy seconds [ranks], timing.
 
-    They are the node's board: valid until the next ones.
+    The vectors are the node's board: valid until the next ones. Timing: offspring_seconds and offspring_expected, each [k].
     """
     shape, due = births_board(params), changed(births)
 
     def work(slot: int) -> np.ndarray:
+        start = world.clock()
         try:
-            return doubles(born(params, state, k, births, slot)) if due[slot] else np.zeros(shape.columns)
+            vector = doubles(born(params, state, k, births, slot)) if due[slot] else np.zeros(shape.columns - 1)
         except Exception as error:
             error.add_note(f"in generation {k}, the next member of slot {slot} (seed {params.config.seed})")
             raise
+        return np.append(vector, world.clock() - start)
 
     expected = np.where(births.kind == Kind.CHILD, 1.0, MUTATING)
     table, busy = world.map(work, shape.rows, shape.columns, expected)
-    return floats(table, params.layout.d), busy
+    return floats(table, params.layout.d), busy, {"offspring_seconds": table[:, -1].copy(), "offspring_expected": expected}
 
 
 def born(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:

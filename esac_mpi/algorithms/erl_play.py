@@ -70,8 +70,10 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
             raise
         if erl.time_limits == "termination" and np.isfinite(episode.episodic_return) and len(rows):
             rows[-1, columns(env.observation_size, env.action_size).terminated] = 1.0
-        about = episode.episodic_return, episode.episodic_length, world.clock() - start, len(rows)
-        return np.concatenate([about, process, packed(rows, params.horizon)])
+        about = episode.episodic_return, episode.episodic_length, 0.0, len(rows)
+        row = np.concatenate([about, process, packed(rows, params.horizon)])
+        row[SECONDS] = world.clock() - start
+        return row
 
     waited, expected = world.waited, np.ones(shape.rows)
     table, busy = world.map(work, shape.rows, shape.columns, expected, shape.bulk)

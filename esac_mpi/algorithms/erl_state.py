@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi import contracts, genetics
+from esac_mpi import contracts, genetics, ram
 from esac_mpi.config import ERL
 from esac_mpi.counters import Best, Counters
 from esac_mpi.memories import EMPTY, Memory
@@ -22,12 +22,12 @@ class State:
     population: np.ndarray = field(metadata={"shared": True})  # float32 [k, d]
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the learner's actor
     champion: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best member of the last evaluation
-    memories: np.ndarray = field(
+    memories: np.ndarray = field(  # float32 [owners, kappa, o + a], oldest first: members', the learner's
+        metadata={"shared": True, "numbers": "ages"}
+    )
+    ages: np.ndarray = field(  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
         metadata={"shared": True}
-    )  # float32 [owners, kappa, o + a], oldest first: members', the learner's
-    ages: np.ndarray = field(
-        metadata={"shared": True}
-    )  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
+    )
     noise: np.ndarray  # float64 [a] the Ornstein-Uhlenbeck process
     next_memories: np.ndarray = field(metadata={"shared": True, "scratch": True})  # as memories: with the generation's episodes
     next_ages: np.ndarray = field(metadata={"shared": True, "scratch": True})
@@ -51,21 +51,31 @@ def init(params: Params, world: contracts.Memory) -> State:
     k = erl.population_size
     population = np.stack([genetics.initial(layout, seed, MEMBERS + member) for member in range(k)])
     o, *_, a = layout.sizes
-    owners = (k + 1) * remembers(erl)
     world.reserve(*births_board(params)[:2])
-    shapes = (owners, erl.memory_size, o + a), (owners, erl.memory_size)
-    no_ages = np.full(shapes[1], EMPTY, np.int64)
+    now, following = memories(erl, o + a, world)
     return State(
         population=world.share(population),
         theta=world.share(genetics.initial(layout, seed, THETA_SAC)),
         champion=world.share(population[0]),
-        memories=world.shared(shapes[0]),
-        ages=world.share(no_ages),
+        memories=now.rows,
+        ages=now.ages,
         noise=np.zeros(a),
-        next_memories=world.shared(shapes[0]),
-        next_ages=world.share(no_ages),
+        next_memories=following.rows,
+        next_ages=following.ages,
         critic=world.shared((params.operators.critic_size if params.operators and distils(erl) else 0,)),
     )
+
+
+def memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Memory]:
+    """Return empty memories of all who remember, [owners, kappa, width], twice. Raises MemoryError, saying what to lower."""
+    shape = ((erl.population_size + 1) * remembers(erl), erl.memory_size)
+    try:
+        no_ages = np.full(shape, EMPTY, np.int64)
+        made = [Memory(world.shared((*shape, width)), world.share(no_ages)) for _ in range(2)]
+    except MemoryError as error:
+        size = ram.size(2 * shape[0] * shape[1] * (4 * width + 8))
+        raise MemoryError(f"{error}; or lower erl.memory_size = {erl.memory_size}: memories take {size} a node") from error
+    return made[0], made[1]
 
 
 def memory(state: State, owner: int) -> Memory:
@@ -89,5 +99,5 @@ def learners_own(erl: ERL) -> int:
 
 
 def births_board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of what is born: a vector of parameters for each slot, on every node."""
-    return Board(params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size)
+    """Return the shape of what the ranks put together of what is born: of each slot parameters, on every node, and seconds."""
+    return Board(params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size + 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi import evolution, noise, population
-from esac_mpi.algorithms.declaration import Declaration, none
+from esac_mpi.algorithms.declaration import Declaration, nobody, none
 from esac_mpi.config import Evolution, slots
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
@@ -31,6 +31,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=none,
     output=None,
+    offspring=nobody,
 )
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi import evolution, learning, noise, population
 from esac_mpi.algorithms import esac_phase, sac
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, none
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, nobody, none
 from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY, State, new_population, slot_sigmas
 from esac_mpi.algorithms.esac_update import gradient_terms, update
 from esac_mpi.contracts import Memory, World
@@ -57,6 +57,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=none,
     output=None,
+    offspring=nobody,
 )
 
 

@@ -160,8 +160,7 @@ def play_again(
         slot, sign = population.member(esac, i)
         population.perturb(params, policy, k, slot, state.parent(slot), sign, slot_sigmas(esac, state)[slot])
     rows, count = yield from population.play_again(params, esac, k, i, env, policy, again.cap, float(again.returns[place]))
-    for row in rows:
-        learner.replay.add_row(row)
+    learner.replay.add_rows(rows)
     return count
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, none
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, nobody, none
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -35,6 +35,7 @@ DECLARES = Declaration(
     fitness="ppo_episodic_return",
     operators=none,
     output="clip",  # its mean is not squashed, its actions are cut off
+    offspring=nobody,
 )
 
 

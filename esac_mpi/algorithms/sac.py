@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -35,6 +35,7 @@ DECLARES = Declaration(
     fitness="sac_episodic_return",
     operators=none,
     output=None,
+    offspring=nobody,
 )
 
 

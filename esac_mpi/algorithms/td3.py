@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esac_mpi import learning
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
 from esac_mpi.config import Config
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
@@ -49,6 +49,7 @@ DECLARES = Declaration(
     fitness="td3_episodic_return",
     operators=none,
     output=None,
+    offspring=nobody,
 )
 
 

@@ -9,6 +9,7 @@ from esac_mpi.analysis.clock.recorded import generation_seconds
 from esac_mpi.analysis.curves import column
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.config import table_of
 from esac_mpi.record import RunFiles
 
 
@@ -45,7 +46,7 @@ def times_of(runs: list[RunFiles], last: int) -> Times:
         raise Unusable(f"mixed tasks: {', '.join(tasks)}; draw one at a time")
     if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
         note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
-    sizes = {f"{run.config.algorithm}.population_size" for run in runs}
+    sizes = {f"{table_of(run.config.algorithm)}.population_size" for run in runs}
     times: Times = {}
     for label, found in grouped(runs, sizes)[tasks[0]].items():
         for run in found:

@@ -7,6 +7,7 @@ import numpy as np
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.curves import Curve, column_curve, per_generation, position, return_curve
 from esac_mpi.analysis.evaluations import BETTER
+from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.record import RunFiles
 
 MEASURES = {
@@ -14,6 +15,7 @@ MEASURES = {
     "final": "mean return of the last evaluation",
     "population_max": "largest fitness in the last generation, of the noisy population",
     "mean": "mean fitness of the noisy population, mean over generations",
+    "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
 }
 OF_POLICY = ("best", "final")  # the others are the population's
 
@@ -57,10 +59,15 @@ AT_THE_END = At()
 
 
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
-    """Return a figure of a run (MEASURES) from what it did up to there; nan where it has none. Raises Unusable."""
+    """Return a figure of a run (MEASURES, a fate for fates) from what it did up to there; nan where it has none.
+
+    Raises Unusable.
+    """
     x = "wall" if at.seconds else "env_steps"
     if measure in OF_POLICY:
         curve = return_curve(run, x, policy)
+    elif measure in FATES:
+        curve = column_curve(run, x, rate(run, measure))
     else:
         curve = column_curve(run, x, per_generation(run, np.nanmean if measure == "mean" else np.nanmax))
     within = at.within(run, curve)

@@ -9,6 +9,7 @@ import numpy as np
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.curves import WINDOW, Curve, column, column_curve, per_generation, position, return_curve, training_curve
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
+from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.analysis.figures import COMPUTED, Figure, headline
 from esac_mpi.analysis.grids import Quantity, grid, summary
 from esac_mpi.analysis.groups import grouped
@@ -53,6 +54,11 @@ def of_members(statistic: Callable[..., np.ndarray]) -> Quantity:
     return lambda run, x: column_curve(run, x, per_generation(run, statistic))
 
 
+def of_fate(fate: str) -> Quantity:
+    """Return how often this was the fate of the learner's actor, so far [%]."""
+    return lambda run, x: column_curve(run, x, rate(run, fate))
+
+
 def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
     """Return what is drawn, by the name of the vertical axis: a row of panels each."""
     if what == "return":
@@ -65,6 +71,8 @@ def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
         return {name: of_members(statistic) for name, statistic in FITNESS.items()}
     if what == "losses":
         return {name: of_learner(key) for key, name in LOSSES.items()}
+    if what == "fates":
+        return {f"learner's actor {fate} [%]": of_fate(fate) for fate in FATES}
     return {"idle share of the ranks' time": lambda run, x: column_curve(run, x, idle_share(run))}
 
 
@@ -96,7 +104,7 @@ def figure(
     seeds: bool = False,
     machine: Machine | None = None,
 ) -> Figure:
-    """Return a figure: what is "return", "training", "sigma", "fitness", "losses" or "timeline". Raises Unusable.
+    """Return a figure: what is "return", "training", "sigma", "fitness", "losses", "fates" or "timeline". Raises Unusable.
 
     machine: what wall time is computed for; None: it is the measured one.
     """

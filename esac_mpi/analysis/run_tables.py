@@ -4,6 +4,7 @@ import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
+from esac_mpi.analysis.fates import FATES
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
@@ -28,15 +29,21 @@ def cell(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = 
     return Cell(float(values.mean()), std, float(np.median(values)), tuple(sorted(run.config.seed for run, _ in seen)))
 
 
+def columns(groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str) -> dict[str, Cell | None]:
+    """Return the cells of a task: one for each group, or one for each of its fates."""
+    if measure != "fates":
+        return {name: cell(group, measure, at, policy) for name, group in groups.items()}
+    return {f"{name}, {fate}": cell(group, fate, at) for name, group in groups.items() for fate in FATES}
+
+
 def table_of(runs: list[RunFiles], measure: str = "best", at: At = AT_THE_END, policy: str = BETTER) -> Table:
     """Return the table of the runs. Raises Unusable if it would be empty, or no run has such a policy."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
-    groups = grouped(runs).items()
-    made = {task: {name: cell(group, measure, at, policy) for name, group in found.items()} for task, found in groups}
+    made = {task: columns(found, measure, at, policy) for task, found in grouped(runs).items()}
     table = {task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()}
     if not any(table.values()):
-        raise Unusable(f"nothing to tabulate yet: no run given has a {measure} return")
+        raise Unusable(f"nothing to tabulate yet: no run given has {'fates' if measure == 'fates' else f'a {measure} return'}")
     tell_unfinished(runs)
     return {task: row for task, row in table.items() if row}
 
@@ -46,4 +53,5 @@ def described(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: s
     whose = better(policies_of(runs)) if policy == BETTER else policy
     what = f"{MEASURES[measure]}, {whose}" if measure in OF_POLICY else MEASURES[measure]
     when = f", at {at}" if np.isfinite(at.limit) else ""
-    return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds); bold: best mean of a task."
+    bold = "" if measure == "fates" else "; bold: best mean of a task"
+    return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds){bold}."

@@ -13,6 +13,7 @@ from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
+from esac_mpi.config import table_of
 from esac_mpi.record import RunFiles
 
 Line = dict[Any, np.ndarray]  # {value of the field: measures [runs]}
@@ -56,7 +57,7 @@ def values_of(found: Panels) -> list[Any]:
 def full_name(run: RunFiles, field: str) -> str:
     """Return the field's dotted name in a run. Raises Unusable with the nearest one."""
     there = settings(run)
-    name = field if field in there else f"{run.config.algorithm}.{field}"
+    name = field if field in there else f"{table_of(run.config.algorithm)}.{field}"
     if name not in there:
         nearest = difflib.get_close_matches(field, there, 1, 0.0)[0]
         raise Unusable(f"--field {field}: no setting of {run.config.algorithm} that results depend on; did you mean {nearest}?")

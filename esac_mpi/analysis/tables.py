@@ -42,8 +42,8 @@ def text(c: Cell, form: str, best: bool) -> str:
     return figures + tail if form == "markdown" else f"${figures.replace(',', '{,}')}$" + tail
 
 
-def rendered(table: Table, printed: Table, about: list[str], form: str) -> str:
-    """Return the table as text."""
+def rendered(table: Table, printed: Table, about: list[str], form: str, bold: bool = True) -> str:
+    """Return the table as text; bold: whether the best mean of a task is."""
     if form == "csv":
         return as_csv(table, printed, about)
     columns = [*dict.fromkeys(name for part in (table, printed) for row in part.values() for name in row)]
@@ -54,7 +54,10 @@ def rendered(table: Table, printed: Table, about: list[str], form: str) -> str:
         rows.append(
             [
                 task,
-                *(text(both[c], form, len(row) > 1 and c in row and row[c].mean == best) if c in both else "-" for c in columns),
+                *(
+                    text(both[c], form, bold and len(row) > 1 and c in row and row[c].mean == best) if c in both else "-"
+                    for c in columns
+                ),
             ]
         )
     return as_markdown(rows, about) if form == "markdown" else as_latex(rows, about)

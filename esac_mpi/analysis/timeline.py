@@ -3,22 +3,30 @@
 A generation is laid out as the program makes it: rank 0 writes the row before (the others begin at once), all evaluate their
 members and wait for the last, update together, wait for the learner, play the noise-free evaluation. Recorded are each
 rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
-without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's.
+without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's. Where
+offspring are made, a rank's busy seconds are of members and of offspring: its bars have the shares that all ranks' together have.
 Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, which take turns.
 """
 
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.clock.recorded import generation_seconds, running, seconds
+from esac_mpi.analysis.clock.recorded import (
+    bears_offspring,
+    generation_seconds,
+    offspring,
+    phase_seconds,
+    running,
+    seconds,
+)
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
-    "members": "#0072B2", "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9", "writing": "#CC79A7",
-    "idle": "0.88",
+    "members": "#0072B2", "offspring": "#E69F00", "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9",
+    "writing": "#CC79A7", "idle": "0.88",
 }  # fmt: skip
 BINS = 60  # of the lower panel
 SHOWN = 12  # generations in the upper panel, the last ones
@@ -38,8 +46,12 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     if not has_members(run):
         members = np.zeros_like(members)
     learner = learner + running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+    born = {}
+    if bears_offspring(run):
+        members, learner = np.nansum(column(run, "timing/member_seconds"), axis=1), np.nan_to_num(phase_seconds(run))
+        born = {"offspring": offspring(run)[0].sum(axis=1)}
     found = {
-        "members": members, "learner": learner, "update": ranks * seconds(run, "update"),
+        "members": members, **born, "learner": learner, "update": ranks * seconds(run, "update"),
         "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
     }  # fmt: skip
     whole = ranks * generation_seconds(run)
@@ -56,18 +68,35 @@ def idle_share(run: RunFiles) -> np.ndarray:
 def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, float]]:
     """Return (rank, activity, start, length) [s] of one row of the history; of more than 64 ranks, of those that it has."""
     wall, spent = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
-    part = {name: seconds(run, name)[generation] for name in ("evaluate", "plan", "update", "learn", "evaluation", "record")}
+    names = ("evaluate", "plan", "offspring", "update", "learn", "evaluation", "record")
+    part = {name: seconds(run, name)[generation] for name in names}
     start = wall[generation - 1] if generation else 0.0
-    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["learn"], part["update"]])
-    own = has_members(run)
-    found = [(0, "writing", start, part["record"]), (0, "learner", ends[1], part["learn"])]
+    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["offspring"], part["learn"], part["update"]])
+    own, there = has_members(run), np.flatnonzero(np.isfinite(spent)).tolist()
+    beside = bears_offspring(run) and len(there) > 1
+    learner = (ends[1], phase_seconds(run)[generation]) if beside else (ends[2], part["learn"])
+    found = [(0, "writing", start, part["record"]), (0, "learner", *learner)]
     if running(run)[generation]:
         found.append((0, "learner", ends[0] + spent[0], part["evaluate"] - spent[0]))
-    for rank in np.flatnonzero(np.isfinite(spent)).tolist():
-        found.append((rank, "members", start if rank else ends[0], spent[rank] * own))
-        found.append((rank, "update", ends[2], part["update"]))
-        found.append((rank, "noise-free evaluation", ends[3], part["evaluation"]))
+    for rank in there:
+        members, born = shares(run, generation, rank, float(spent[rank] * own))
+        found.append((rank, "members", start if rank else ends[0], members))
+        found.append((rank, "offspring", sum(learner) if beside and rank == 0 else ends[1], born))
+        found.append((rank, "update", ends[3], part["update"]))
+        found.append((rank, "noise-free evaluation", ends[4], part["evaluation"]))
     return found
+
+
+def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[float, float]:
+    """Return which parts of a rank's busy seconds were of members and of offspring; rank 0's are of the learner too."""
+    if not bears_offspring(run):
+        return spent, 0.0
+    members, born = (np.nansum(found[generation]) for found in (column(run, "timing/member_seconds"), offspring(run)[0]))
+    alone = np.isfinite(column(run, "timing/busy_seconds")[generation]).sum() == 1
+    left = spent if rank else max(0.0, spent - seconds(run, "learn")[generation])
+    share = members / (members + born) if rank or alone else 1.0  # beside others rank 0 has offspring only after its phase
+    played = min(left * share, seconds(run, "evaluate")[generation])
+    return played, left - played
 
 
 def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:

@@ -19,11 +19,13 @@ def kinds() -> dict[str, tuple[object, ...]]:
     """Return what is run: by name the options."""
     esac = ("--algorithm", "esac", "--esac.population_size", 20, *learner_phase(*PHASE))
     alone = ("--budget.generations", 20, "--task.id", CHEETAH)
+    erl = ("--erl.memory_size", 2000, "--erl.updates_per_step", 0.05)
     return {
         f"ES {CHEETAH}": ("--task.id", CHEETAH, "--algorithm", "es", "--es.population_size", 20),
         f"ES {HOPPER}": ("--task.id", HOPPER, "--algorithm", "es", "--es.population_size", 20, "--es.sigma", 0.05),
         f"ESAC {CHEETAH}": ("--task.id", CHEETAH, *esac),
         f"ESAC {CHEETAH}, lag {INTERVAL}": ("--task.id", CHEETAH, *esac, "--esac.learner_lag", INTERVAL),
+        f"PDERL {CHEETAH}": (*alone, "--algorithm", "pderl", *erl),
         f"SAC {CHEETAH}": (*alone, "--algorithm", "sac", "--sac.steps_per_generation", 200, "--sac.start_steps", 0),
         f"TD3 {CHEETAH}, episodes on ranks": (
             *alone, "--algorithm", "td3", "--td3.episodes_on", "ranks", "--td3.episodes_per_generation", 4,

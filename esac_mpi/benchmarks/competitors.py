@@ -61,8 +61,9 @@ def ours(
         "policy.hidden": hidden, f"{name}.batch_size": batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": threads, "learner.device": device, **changes,
     }  # fmt: skip
-    layout = Layout((OBSERVATION, *hidden, ACTION))
-    learner = learners.make(name, updated(Config(), fields), layout, layout.initial(0, 0))
+    config = updated(Config(), fields)
+    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm)
+    learner = learners.make(name, config, layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
     phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)

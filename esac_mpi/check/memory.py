@@ -69,7 +69,7 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
         return [Line("memory", f"no /dev/shm; the run shares {size(need)} a node")]
     found = f"/dev/shm has {size(least.shared_free)} free on {least.host}; the run needs {size(need)}"
     small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one rank a node, "
-    small += "or give a new run a smaller network, noise table or population"
+    small += "or give a new run a smaller network, noise table, population or memories"
     return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
 
 

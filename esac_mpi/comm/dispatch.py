@@ -38,8 +38,8 @@ class Leader(Protocol):
 class Dispatch:
     """The tasks of a run on its ranks.
 
-    work: makes a task's work of its order, on any rank. leader: who decides, set on rank 0 before `go_on`. busy: time that this
-    rank has worked on tasks [s].
+    work: makes a task's work of its order, on any rank. leader: who decides, set on rank 0 before `go_on`; begun: whether
+    it was. busy: time that this rank has worked on tasks [s].
     """
 
     def __init__(self, comm: Any, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
@@ -53,6 +53,7 @@ class Dispatch:
         self._reported = 0.0
         self.busy = 0.0
         self.leader: Leader | None = None
+        self.begun = False
 
     def go_on(self) -> bool:
         """Work until the leader, who hears of results in the agenda's order and puts the next tasks there, says it is enough.

@@ -157,7 +157,7 @@ class ERL(Table):
             yield (
                 f"erl.population_size = {self.population_size}: too few for tournaments of {TOURNAMENT}, and for "
                 f"{stay // 2} elite(s), their copies and a child (elite_fraction = {self.elite_fraction}); "
-                f"{max(TOURNAMENT, stay + 1)} or more"
+                + ("lower elite_fraction: less than half can be elites" if stay > 2 else f"{TOURNAMENT} or more")
             )
         if self.crossover == "distillation" and self.memory_size // 2 < self.distillation_batch:
             yield (

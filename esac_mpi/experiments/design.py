@@ -192,7 +192,7 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     own = dict(table)
     name = own.pop("config", "")
     known({"config": name}, {"config": str}, source)
-    path = f"configs/esac/{name}.toml" if name else ""
+    path = f"configs/{name if '/' in name else f'esac/{name}'}.toml" if name else ""
     settings = fields(own, source)
     if path and not (ROOT / path).exists():
         raise Unusable(f"{source}: config = {name!r}: there is no {path}")

@@ -2,46 +2,55 @@
 
 A run of G generations, episodes taken to be as long as the task allows (H steps), takes about
 
-The terms that an algorithm has are read off the fields of its table: population_size, gradient_interval, steps_per_generation.
+The terms that an algorithm has are read off the fields of its table: population_size, gradient_interval, steps_per_generation,
+sync_interval.
 
     population   G * members * fitness_episodes * H            steps of environment and policy
     learner      with gradient_interval     E[phases] * max(sac_episodes * H, sac_min_steps), E[phases] = the sum of
                                             P(mu < p_sac(k)), k = g, 2g .. G
                  with steps_per_generation  G of these, or G * episodes_per_generation * H where all ranks play
-    updates      updates_per_step for each of these after start_steps (with esac and sac from the first on);
+                 with sync_interval         G * H, played by any rank
+    updates      updates_per_step for each of these after start_steps (with esac and sac from the first on), with
+                 sync_interval for those of the population too;
                  ppo    G * epochs * ceil(steps_per_generation / batch_size)
-                 cem_rl critic_updates_per_step for each step of the population but the first start_steps, and for as many
-                        actor_updates_per_step of each individual that is trained, on all ranks
+                 cem_rl critic_updates_per_step for each step of the population but the first start_steps
+    trained      cem_rl actor_updates_per_step for as many, of each individual that is trained
+    imitations   with distilled children: G * E[children] * distillation_epochs * (memory_size / distillation_batch), E[children]
+                 = the slots that neither elites nor tournaments keep, less those that elites' copies take
     evaluation   (G / every + 1) * policies * episodes * H     steps
 
-    core-seconds = (population + learner + evaluation) * step + updates * update + trained * update of an individual
+    core-seconds = (population + learner + evaluation) * step + updates * update + imitations * imitation
+                   + trained * update of an individual
 
-where `step` [us] is the task's, and `update` [ms] the learner's, both measured with a network that is small (2x32, batch 128),
-or large (2x512, batch 256), which is taken from 128 units on. G is what the limits allow, whichever comes first; env_steps is
+where `step` [us] is the task's, `update` [ms] the learner's, and `imitation` [ms] a step of a child, each measured with a network
+that is small (2x32, batch 128), or large (2x512, batch 256; for `erl` and children 2x128, batch 128), which is taken from 128
+units on. A mutation is left out: it takes a hundredth of a child. G is what the limits allow, whichever comes first; env_steps is
 divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
 an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
-generations, with their updates. A run that wall time ends costs that time; one that its clock on R
-ranks ends costs (shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population +
-evaluation + trained) / r + learner, since all wait for the learner, and reserves r times that.
+generations, with their updates. A run that wall time ends costs that time; one that its clock on R ranks ends costs
+(shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population + evaluation + trained) / r + learner,
+since all wait for the learner, and reserves r times that; with sync_interval the learner's episodes count as the population's,
+and beside its updates the other r - 1 ranks make the children: the slower of both is waited for.
 """
 
 import math
 import statistics
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members, updated
+from esac_mpi.config.genetic import TOURNAMENT, elites
 from esac_mpi.evolution import p_sac
 from esac_mpi.experiments.design import FOLDER, Planned
 
 SPEEDS = FOLDER / "speeds.toml"
-TIMED_AS = {"cem_rl": "cem"}  # algorithm -> its learner among the speeds
 AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
 SOME = {"budget.generations": 1000, "budget.env_steps": 0, "budget.nominal_steps": 0}  # of which a clock counts the parts
 LARGE = 128  # units of a layer from which a network counts as large
@@ -55,6 +64,7 @@ class Speeds:
     horizon: dict[str, int]  # of a task [steps]
     step: dict[str, dict[str, float]]  # task: size: [us]
     update: dict[str, dict[str, float]]  # learner: size: [ms]
+    imitation: dict[str, float] = field(default_factory=dict)  # size: [ms]
 
 
 @dataclass(frozen=True)
@@ -65,19 +75,26 @@ class Work:
     learner: float  # [steps]
     updates: float
     evaluation: float  # [steps]
+    imitations: float = 0.0  # steps of distilled children
     trained: float = 0.0  # updates of individuals
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes [s of one core]: what ranks share, and what all wait for."""
+    """What a run takes [s of one core]: what ranks share, what all wait for, and what the others do meanwhile."""
 
     shared: float
     alone: float
+    beside: float = 0.0
 
-    def hours(self, ranks: int) -> float:
-        """Return how long it lasts on so many ranks [h]."""
-        return (self.shared / ranks + self.alone) / 3600
+    @property
+    def whole(self) -> float:
+        """All of it [s of one core]."""
+        return self.shared + self.alone + self.beside
+
+    def lasts(self, ranks: int) -> float:
+        """Return how long it lasts on so many ranks [s]."""
+        return self.shared / ranks + (max(self.alone, self.beside / (ranks - 1)) if ranks > 1 else self.alone + self.beside)
 
 
 def speeds(path: Path = SPEEDS) -> Speeds:
@@ -88,7 +105,7 @@ def speeds(path: Path = SPEEDS) -> Speeds:
         raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py speeds measures and writes it") from error
     tasks: dict[str, Any] = table["step"]
     about = f"{table['machine']}, {table['date']}, {table['command']}"
-    return Speeds(about, {name: t["horizon"] for name, t in tasks.items()}, tasks, table["update"])
+    return Speeds(about, {name: t["horizon"] for name, t in tasks.items()}, tasks, table["update"], table.get("imitation", {}))
 
 
 def work(config: Config, task_horizon: int) -> Work:
@@ -98,7 +115,8 @@ def work(config: Config, task_horizon: int) -> Work:
     episodes = config.evaluation.episodes * policies(config)
     learner, updates = learning(config, horizon, count)
     evaluation = (count // config.evaluation.every + 1) * episodes * horizon
-    return Work(count * population_steps(config, horizon), learner, updates, evaluation, training(config, horizon, count))
+    made = count * imitations(config), training(config, horizon, count)
+    return Work(count * population_steps(config, horizon), learner, updates, evaluation, *made)
 
 
 def table_of(config: Config) -> Any:
@@ -108,16 +126,18 @@ def table_of(config: Config) -> Any:
 
 def learner_of(config: Config) -> str:
     """Return the table of the gradient learner, "" without one."""
-    tables = config.own.READS.tables
-    others = [table for table in tables if table != "learner"]
-    return [*others, config.algorithm][0] if "learner" in tables else ""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return learning.learner(config) if learning else ""
+
+
+def takes_over(config: Config) -> bool:
+    """Return whether the learner learns from the population's episodes, and its own ones are played by any rank."""
+    return hasattr(table_of(config), "sync_interval")
 
 
 def policies(config: Config) -> int:
-    """Return how many policies an evaluation plays: the population's and the learner's, or a distribution's mean."""
-    if isinstance(table_of(config), CEM):
-        return 1
-    return int(has_population(config)) + int(bool(learner_of(config))) or 1
+    """Return how many policies an evaluation plays."""
+    return len(ALGORITHMS[config.algorithm].DECLARES.policies)
 
 
 def has_population(config: Config) -> bool:
@@ -134,8 +154,34 @@ def population_steps(config: Config, horizon: int) -> int:
     return count * getattr(table, "fitness_episodes", 1) * horizon
 
 
+def training_steps(config: Config, horizon: int) -> int:
+    """Return the steps of a generation that the learner plays, which has no interval. Raises Unusable."""
+    options = table_of(config)
+    if takes_over(config):
+        return horizon
+    if not hasattr(options, "steps_per_generation"):
+        raise Unusable(f"what a generation of {config.algorithm} costs is not known")
+    parallel = getattr(options, "episodes_on", "root") == "ranks"
+    return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+
+
+def generations(config: Config, horizon: int) -> int:
+    """Return the generations that the budget allows, at least 1."""
+    budget, population = config.budget, population_steps(config, horizon)
+    limits = [budget.generations] if budget.generations else []
+    if budget.nominal_steps:
+        limits.append(math.ceil(budget.nominal_steps / nominal_steps(config, horizon)))
+    if budget.env_steps:
+        learner = learning(config, horizon, 1000)[0] / 1000
+        evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
+        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation)))
+    return max(1, min(limits))
+
+
 def nominal_steps(config: Config, horizon: int) -> int:
-    """Return the nominal steps of a generation. Raises Unusable."""
+    """Return what a generation adds to the papers' count: one horizon, all of its training steps, or all of a distribution's."""
+    if takes_over(config):
+        return population_steps(config, horizon) + training_steps(config, horizon)
     if isinstance(table_of(config), CEM):
         return population_steps(config, horizon)
     return horizon if has_population(config) else training_steps(config, horizon)
@@ -156,26 +202,20 @@ def training(config: Config, horizon: int, count: int) -> float:
     return individuals(options)[1] * options.actor_updates_per_step * taught(config, horizon, count)
 
 
-def training_steps(config: Config, horizon: int) -> int:
-    """Return the steps of a generation of an algorithm without a population. Raises Unusable."""
+def imitations(config: Config) -> float:
+    """Return the steps of a generation's distilled children, whose parents' memories are full, 0 for others."""
     options = table_of(config)
-    if not hasattr(options, "steps_per_generation"):
-        raise Unusable(f"what a generation of {config.algorithm} costs is not known")
-    parallel = getattr(options, "episodes_on", "root") == "ranks"
-    return options.episodes_per_generation * horizon if parallel else options.steps_per_generation
+    if getattr(options, "crossover", "") != "distillation":
+        return 0.0
+    return expected_children(options) * options.distillation_epochs * (options.memory_size // options.distillation_batch)
 
 
-def generations(config: Config, horizon: int) -> int:
-    """Return the generations that the budget allows, at least 1."""
-    budget, population = config.budget, population_steps(config, horizon)
-    limits = [budget.generations] if budget.generations else []
-    if budget.nominal_steps:
-        limits.append(math.ceil(budget.nominal_steps / nominal_steps(config, horizon)))
-    if budget.env_steps:
-        learner = learning(config, horizon, 1000)[0] / 1000
-        evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
-        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation)))
-    return max(1, min(limits))
+def expected_children(options: Any) -> float:
+    """Return how many of ERL's slots are expected to take a child: which no tournament's winner, elite or its copy has."""
+    k, stay = options.population_size, elites(options.population_size, options.elite_fraction)
+    worse = k - np.arange(stay, k)  # as many as the one of each rank, itself counted
+    wins = (worse**TOURNAMENT - (worse - 1) ** TOURNAMENT) / k**TOURNAMENT  # probability, of one tournament
+    return max(0.0, float(((1 - wins) ** (k - stay)).sum()) - stay)
 
 
 def expected_phases(config: Config, horizon: int, count: int) -> float:
@@ -211,8 +251,10 @@ def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
     steps = float(count * training_steps(config, horizon))
     if hasattr(options, "epochs"):
         return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
+    options = getattr(config, learner)
+    learnt = steps + takes_over(config) * count * population_steps(config, horizon)
     before = 0 if learner in AT_ONCE else options.start_steps
-    return steps, max(0.0, steps - before) * options.updates_per_step
+    return steps, max(0.0, learnt - before) * options.updates_per_step
 
 
 def cost(planned: Planned, known: Speeds) -> Cost:
@@ -220,15 +262,20 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     if planned.seconds:
         return Cost(0.0, planned.seconds)
     config = updated(planned.config, SOME) if planned.clock else planned.config
-    learner = TIMED_AS.get(config.algorithm) or learner_of(config)
+    learner, distils = learner_of(config), imitations(config) > 0
     size = "large" if max(config.policy.hidden) >= LARGE else "small"
-    if config.task.id not in known.step or (learner and learner not in known.update):
-        missing = config.task.id if config.task.id not in known.step else learner
-        raise Unusable(f"no speed of {missing} in {SPEEDS}: python tools/experiment.py speeds")
+    there = {config.task.id: config.task.id in known.step, learner: not learner or learner in known.update}
+    there["imitation"] = not distils or bool(known.imitation)
+    there["individuals"] = not isinstance(table_of(config), CEMRL) or "individuals" in known.update
+    if missing := [name for name, measured in there.items() if not measured]:
+        raise Unusable(f"no speed of {missing[0]} in {SPEEDS}: python tools/experiment.py speeds")
     done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
     update = known.update[learner][size] * 1e-3 if learner else 0.0
+    imitation = known.imitation[size] * 1e-3 if distils else 0.0
     trained = done.trained * known.update["individuals"][size] * 1e-3 if done.trained else 0.0
-    found = Cost((done.population + done.evaluation) * step + trained, done.learner * step + done.updates * update)
+    shared, played = done.population + done.evaluation, done.learner * (not takes_over(config))
+    alone = played * step + done.updates * update
+    found = Cost((shared + done.learner - played) * step + trained, alone, done.imitations * imitation)
     return clocked(found, planned) if planned.clock else found
 
 
@@ -236,8 +283,8 @@ def clocked(whole: Cost, planned: Planned) -> Cost:
     """Return what a run costs here, on one core, that its computed clock ends, given what one to the end of a budget costs."""
     assert planned.clock is not None
     ranks, beside = planned.clock.ranks, getattr(table_of(planned.config), "learner_lag", 0) > 0 and planned.clock.ranks > 1
-    lasts = max(whole.shared / (ranks - 1), whole.alone) if beside else whole.shared / ranks + whole.alone
-    return Cost(0.0, planned.clock.seconds * (whole.shared + whole.alone) / lasts)
+    lasts = max(whole.shared / (ranks - 1), whole.alone) if beside else whole.lasts(ranks)
+    return Cost(0.0, planned.clock.seconds * whole.whole / lasts)
 
 
 def ranks_of(planned: Planned, cores: int) -> int:
@@ -249,8 +296,9 @@ def ranks_of(planned: Planned, cores: int) -> int:
 def total(runs: Iterable[Planned], cores: int, known: Speeds) -> str:
     """Return the sentence that says what runs cost."""
     each = [(cost(run, known), ranks_of(run, cores)) for run in runs]
-    used = sum((c.shared + c.alone) / 3600 for c, _ in each)
-    reserved, longest = sum(c.hours(ranks) * ranks for c, ranks in each), max(c.hours(ranks) for c, ranks in each)
+    used = sum(c.whole / 3600 for c, _ in each)
+    hours = [c.lasts(ranks) / 3600 for c, ranks in each]
+    reserved, longest = sum(lasts * ranks for lasts, (_, ranks) in zip(hours, each, strict=True)), max(hours)
     most = max(ranks for _, ranks in each)
     said = f"{len(each)} runs, about {figure(used)} core-hours of work"
     jobs = f"as jobs of up to {most} ranks about {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"

@@ -15,7 +15,7 @@ def listing() -> Iterator[str]:
     """Yield a line for each experiment."""
     for name in design.names():
         found = design.experiment(name)
-        yield f"{name:<10} {found.title}"
+        yield f"{name:<13} {found.title}"
 
 
 def shown(id: str) -> Iterator[str]:

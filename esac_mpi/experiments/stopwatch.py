@@ -1,8 +1,9 @@
 """Measure how long an environment step and a learner's update take on this machine, and write configs/experiments/speeds.toml.
 
 A step is one of whole episodes with an untrained policy, resets included; an update is made from random transitions of
-HalfCheetah's sizes, sampling included. Processor time of one core; the fastest of three rounds, since other work on the
-machine only adds. Cost: one minute. Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
+HalfCheetah's sizes, sampling included; an imitation is a step of a distilled child, with its share of the filter. Processor time
+of one core; the fastest of three rounds, since other work on the machine only adds. Cost: one minute.
+Command: python tools/experiment.py speeds [--machine "2 shared x86 cores"]
 """
 
 import json
@@ -23,6 +24,9 @@ from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import play
 
 NETWORKS = {"small": ((32, 32), 128), "large": ((512, 512), 256)}  # hidden layers, batch
+OF_ERL = {"large": ((128, 128), 128)}  # in their place: the paper's
+ACTOR = {"policy.activation": "tanh", "policy.layer_norm": True}  # of ERL
+STATES = 2048  # of a child
 ROUNDS, SECONDS = 3, 0.3
 
 
@@ -48,13 +52,38 @@ def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
 
 def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     """Return the seconds of an update; PPO's with its share of the rollout, and with the batch of its defaults."""
+    changes = ACTOR if name == "erl" else {}
     own = {"ppo": rollouts, "cem": lessons, "individuals": climbs}
-    learn = own[name](hidden, batch) if name in own else competitors.ours(name, hidden, batch, "cpu", 1, SECONDS, {})
+    learn = own[name](hidden, batch) if name in own else competitors.ours(name, hidden, batch, "cpu", 1, SECONDS, changes)
 
     def turn() -> tuple[int, float]:
         start = time.process_time()
         made, _ = learn()
         return made, time.process_time() - start
+
+    return fastest(turn)
+
+
+def networks(name: str) -> dict[str, tuple[tuple[int, ...], int]]:
+    """Return the networks that something is measured with, and their batches, by size."""
+    return {**NETWORKS, **(OF_ERL if name in ("erl", "imitation") else {})}
+
+
+def imitation(hidden: tuple[int, ...], batch: int) -> float:
+    """Return the seconds of a step of a distilled child."""
+    config = updated(Config(), {"algorithm": "pderl", "policy.hidden": hidden, "erl.distillation_batch": batch, **ACTOR})
+    layout = Layout((competitors.OBSERVATION, *hidden, competitors.ACTION), layer_norm=True)
+    operators, random = learners.load("operators").GeneticOperators(config, layout), np.random.default_rng(0)
+    first, second = layout.initial(0, 0), layout.initial(0, 1)
+    states = random.standard_normal((STATES, competitors.OBSERVATION), dtype=np.float32)
+    critic = random.uniform(-0.1, 0.1, operators.critic_size).astype(np.float32)
+
+    def turn() -> tuple[int, float]:
+        start, steps = time.process_time(), 0
+        while time.process_time() - start < SECONDS:
+            operators.distilled((first, second), first, states, critic, random)
+            steps += config.erl.distillation_epochs * (STATES // batch)
+        return steps, time.process_time() - start
 
     return fastest(turn)
 
@@ -78,9 +107,11 @@ def lessons(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, floa
     learner, phases = learners.make("cem", config, layout, layout.initial(0, 0)), iter(range(10**9))
     for observation, action, reward, next_observation in competitors.transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
-    return competitors.chunks(
-        lambda count: turns.run(learner.teach([learner.theta], count, next(phases))).gradient_updates, 1, SECONDS
-    )
+
+    def learn(count: int) -> int:
+        return turns.run(learner.teach([learner.theta], count, next(phases))).gradient_updates
+
+    return competitors.chunks(learn, 1, SECONDS)
 
 
 def climbs(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float]]:
@@ -119,12 +150,17 @@ def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> 
         note(lines[-1])
     lines += [
         "",
-        "# milliseconds of a gradient update, 2x32 units with batches of 128, 2x512 with 256; PPO's of 64, with their rollout",
+        "# milliseconds of a gradient update, 2x32 units with batches of 128, 2x512 with 256 (erl: 2x128 with 128); PPO's of 64,",
+        "# with their rollout",
         "[update]",
     ]
     for name in learners:
-        speeds = ", ".join(f"{size} = {1e3 * update(name, hidden, batch):.3g}" for size, (hidden, batch) in NETWORKS.items())
-        lines.append(f"{name} = {{ {speeds} }}")
+        measured = {size: update(name, hidden, batch) for size, (hidden, batch) in networks(name).items()}
+        lines.append(f"{name} = {{ {', '.join(f'{size} = {1e3 * seconds:.3g}' for size, seconds in measured.items())} }}")
+        note(lines[-1])
+    lines += ["", "# milliseconds of a step of a distilled child, 2x32 and 2x128 units, batches of 128", "[imitation]"]
+    for size, (hidden, batch) in networks("imitation").items():
+        lines.append(f"{size} = {1e3 * imitation(hidden, batch):.3g}")
         note(lines[-1])
     return "\n".join(lines) + "\n"
 

@@ -54,6 +54,15 @@ class Replay:
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
 
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Add transitions [n, width], the oldest first, as `add_row` does one by one. Raises RuntimeError before it adds any."""
+        count = len(rows)
+        if self._held is not None and self.added + count - self._held > self.reserve:
+            raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and more would be added")
+        newest = rows[max(count - len(self._rows), 0) :]
+        self.added += count
+        self._rows[np.arange(self.added - len(newest), self.added) % len(self._rows)] = newest
+
     def advance(self, count: int) -> None:
         """Take in so many transitions that others have written. Raises RuntimeError where that is not the room of this replay."""
         if self._apart:
@@ -68,15 +77,17 @@ class Replay:
         if count > self.capacity:
             self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
 
-    def sample(self, random: np.random.Generator, out: np.ndarray, added: int | None = None) -> np.ndarray:
+    def sample(
+        self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None
+    ) -> np.ndarray:
         """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it.
 
-        added: as they were when so many had been added; None = now.
+        added: as they were when so many had been added; None = now. newest: of so many alone; None = all that are kept.
         """
-        added = self.added if added is None else added
-        where = random.integers(min(added, self.capacity), size=len(out))
-        if added > self.capacity:
-            where += added - self.capacity
+        added, newest = self.added if added is None else added, self.capacity if newest is None else newest
+        where = random.integers(min(added, newest), size=len(out))
+        if added > newest:
+            where += added - newest
             where %= len(self._rows)
         return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 

@@ -68,10 +68,10 @@ def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, floa
     random, first = streams(learner.seed, k), learner.env_steps
     learner.update.start(learner.normaliser)
     for rows, _, steps in played:
-        for row in rows:
-            learner.replay.add_row(row)
-            if learner.seen is not None:
-                count_in(learner.seen, row[learner.replay.columns.observation])
+        learner.replay.add_rows(rows)
+        if learner.seen is not None:
+            for observation in rows[:, learner.replay.columns.observation]:
+                count_in(learner.seen, observation)
         learner.env_steps += steps
     updates = yield from learn(first, random)
     returns = [episodic_return for _, episodic_return, _ in played]

@@ -1,6 +1,11 @@
 """The ranks of a tool: those that mpirun or srun started, or this process alone, without MPI."""
 
 import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,25 @@ class Alone:
     def map(self, work: Any, count: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
         """Return work(i) -> [columns] for i in range(count), float64 [count, columns], and no busy times."""
         return np.array([work(i) for i in range(count)]).reshape(count, columns), np.zeros(1)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the object of every process."""
+        return [value]
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return a zeroed array."""
+        return np.zeros(shape, dtype)
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return an array that holds `values`."""
+        return values.copy()
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Make no boards."""
+
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Run work(block) -> [columns] for all blocks; return the sums, float64 [columns], without the checksum."""
+        return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
 
     def abort(self, code: int) -> None:
         """Leave the error to the interpreter."""
@@ -33,3 +57,21 @@ def make_world() -> Any:
     world = comm.World()
     comm.check_launcher(dict(os.environ), world.size)
     return world
+
+
+def over_ranks(main: Callable[[list[str], Any], int]) -> int:
+    """Carry out a tool's main(arguments, world) on the ranks that there are; an error of one ends all. Return the exit code."""
+    try:
+        world = make_world()
+    except Exception as problem:
+        print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
+        return 1
+    try:
+        code = main(sys.argv[1:], world)
+    except Exception:
+        traceback.print_exc()
+        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
+        world.abort(1)
+        return 1
+    world.free()
+    return code

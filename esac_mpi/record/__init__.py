@@ -4,9 +4,10 @@ run.py is the run that writes, reading.py what others read of it. Files are publ
 so that a reader who has one open never disturbs the run. run.lock is held as long as the run lives (lock.py, held.py).
 """
 
+from esac_mpi.record.checkpoints import Checkpoint
 from esac_mpi.record.errors import Refused, Unreadable, Unsaved
 from esac_mpi.record.files import digest, publish, read
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
 
-__all__ = ["POLICY", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "digest", "publish", "read"]
+__all__ = ["POLICY", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "digest", "publish", "read"]

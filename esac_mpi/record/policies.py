@@ -20,8 +20,9 @@ KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}
 class Policy(policy.Policy):
     """A policy from a file: `Policy.load(path)`. It acts, and says what it is.
 
-    path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, or td3, ddpg or ppo for that
-    actor. generation: which one made it. episodic_return: mean of the evaluation that chose it. versions: what trained it.
+    path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, td3, ddpg or ppo for that
+    actor, champion or learner of ERL. generation: which one made it. episodic_return: mean of the evaluation that chose it.
+    versions: what trained it.
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:

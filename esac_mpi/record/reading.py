@@ -19,8 +19,8 @@ import numpy as np
 
 from esac_mpi.config import Config, ConfigError, read_toml, updated
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
-from esac_mpi.record import files, history, lock
-from esac_mpi.record.checkpoints import config_of, read_checkpoint
+from esac_mpi.record import checkpoints, files, history, lock, replays
+from esac_mpi.record.checkpoints import Checkpoint, config_of, read_checkpoint
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import TAIL, Arrays, Header
 from esac_mpi.record.history import Closed
@@ -231,6 +231,14 @@ class RunFiles:
     def checkpoints(self) -> list[CheckpointFile]:
         """The checkpoints that are there, newest first, read whole and verified with the replay they name."""
         return [found for name in (CHECKPOINT, PREVIOUS) if (found := _checkpoint(self.path / name)) is not None]
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest sound checkpoint, None where there is none yet. Raises Refused for an older version's, Unreadable."""
+        return checkpoints.newest(self.path)
+
+    def fill(self, replay: replays.Replay, saved: Checkpoint) -> None:
+        """Put a checkpoint's transitions into a replay, oldest first. Raises Unreadable."""
+        replays.fill(replay, self.path, saved.segments, saved.replay_bounds, saved.replay_tail)
 
     @property
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:

@@ -28,6 +28,7 @@ sac = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generat
 td3 = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
 ddpg = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
 ppo = {steps_per_generation = 20, batch_size = 8}
+erl = {population_size = 4, memory_size = 40, distillation_epochs = 1, distillation_batch = 8, mutation_batch = 8, batch_size = 8}
 """  # a file: what an algorithm does not read is no error there
 
 

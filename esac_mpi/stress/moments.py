@@ -1,4 +1,4 @@
-"""Moments to hit: while a run starts, publishes, is in a phase of its learner, or at any other; and the kill."""
+"""Moments to hit: while a run starts, publishes, is in a generation with a learner's phase, or at any other; and the kill."""
 
 import os
 import signal
@@ -49,8 +49,9 @@ def wait(job: Job, condition: Callable[[], object], seconds: float = PATIENCE, p
 
 
 def in_phase(part: Part, generation: int) -> bool:
-    """Return whether a SAC phase runs in a generation of this part (1, 2, ...)."""
-    begun = part.straight.get("metrics/sac_phase", np.zeros(GENERATIONS))
+    """Return whether a phase of the learner runs in a generation of this part (1, 2, ...)."""
+    entered = np.diff(part.straight["metrics/learner_phases"], prepend=0)
+    begun = part.straight.get("metrics/sac_phase", entered)
     if part.name == "ESAC virtual":  # one follows another
         return bool(begun[: generation - 1].any())
     first = generation - LAG if part.name == "ESAC beside" else generation
@@ -100,4 +101,4 @@ def moment(part: Part, job: Job) -> str:
         return f"publishing {left[0]}"
     if not job.published:
         return "starting"
-    return "SAC phase" if in_phase(part, made(job.path) + 1) else "elsewhere in a generation"
+    return "generation with a phase" if in_phase(part, made(job.path) + 1) else "elsewhere in a generation"

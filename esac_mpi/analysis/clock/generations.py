@@ -3,6 +3,7 @@
     record      rank 0 writes the row before, while the others begin their members
     members     dealt to the nodes by esac_mpi.schedule.deal, within a node to the first free rank; then an exchange
     serial      what every rank, or rank 0 for all, does once: ranks, winners, plan
+    offspring   who is born, dealt like members, while rank 0 is with the learner; then all wait for the rest of that phase
     phase       the learner on rank 0, for which all wait; or the rest of one that began earlier, merged in this generation
     update      blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for
     begun       a phase that begins now, beside what follows: rank 0 takes no work until it has ended or no work is left, and
@@ -21,7 +22,7 @@ import numpy as np
 from esac_mpi.analysis.clock.cluster import Cluster
 
 NOTHING = np.zeros(0)
-MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = 5, 3, 11  # what an exchange carries of each
+MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = 5, 3, 11  # what an exchange carries of each, but for vectors and transitions
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Generation:
     expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
     record: float = 0.0
     serial: float = 0.0
+    offspring: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
+    offspring_expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
+    beside: float = 0.0  # a phase that begins beside the offspring
     phase: float = 0.0  # that all wait for
     merges: bool = False  # whether the phase that began earlier ends here, at the latest
     update: float = 0.0  # of all blocks
@@ -58,6 +62,9 @@ class Clock:
         else:
             self.now += one.record
         self.now += one.serial
+        self._left += one.beside
+        if one.offspring.size:
+            self._spread(one.offspring, one.offspring_expected, 0.0, 1)
         if one.phase or one.merges:
             self.now += one.phase + self._left * one.merges + cluster.exchange(1, PHASE_NUMBERS)
             self.now += cluster.send(one.parameters_bytes) + cluster.sync()

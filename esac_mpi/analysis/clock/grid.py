@@ -2,9 +2,10 @@
 
 A row of results.csv has, for 1, 2, 4 .. 1,024 ranks, the seconds since the start of the run with the learner that it had ("own")
 and with one that updates in no time ("inf"). Where all wait for a phase, any other rate r is "inf" + updates / r. A phase that
-runs beside the evaluation is waited for only where it is late; then the text has six rates from 30 to 10,000 more, and others lie
-on straight lines between their neighbours, over the time of an update; from 30 down all is waited for. Ranks between powers of
-two lie on straight lines over 1 / ranks. Values that stay the same from some number of ranks on are written once.
+runs beside the evaluation, or beside the making of offspring, is waited for only where it is late; then the text has six rates
+from 30 to 10,000 more, and others lie on straight lines between their neighbours, over the time of an update; from 30 down all
+is waited for. Ranks between powers of two lie on straight lines over 1 / ranks. Values that stay the same from some number of
+ranks on are written once.
 
     own 812.3 410.2 208;inf 700.1 352 178.4
 """
@@ -15,7 +16,7 @@ import numpy as np
 
 from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.clock.generations import ticks
-from esac_mpi.analysis.clock.recorded import Machine, Parts, duration, generations, phases_beside, times
+from esac_mpi.analysis.clock.recorded import Machine, Parts, bears_offspring, duration, generations, phases_beside, times
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
@@ -45,7 +46,7 @@ def clocks(run: RunFiles) -> Times:
         return {OWN: own}
     if not np.isfinite(lasted).any():
         return {OWN: own}
-    if phases_beside(run):
+    if phases_beside(run) or bears_offspring(run):
         return {OWN: own, **{rate: swept(run, parts, rate) for rate in (math.inf, *RATES)}}
     return {OWN: own, math.inf: own - np.nan_to_num(lasted - played).cumsum()}
 

@@ -1,11 +1,12 @@
 """Generations as a run recorded them, and when each would have ended on another number of ranks.
 
 What was recorded on rank 0 in the order of the program, row by row: seconds_record of the row before, seconds_evaluate, plan,
-learn, update, evaluation. What shrinks with ranks is taken apart (every member, every evaluation episode, the update's blocks);
-whatever else a generation lasted stays as it was. Of more than one rank, waiting for others is left out, since the cluster's own
-takes its place. Where a run had one rank, its times count as much as its process had a core (seconds_processor): other work on
-the machine, or waiting for the disk, makes the run longer, but not its clock. Files of before this was recorded have: members
-expected alike, one block of parameters, evaluation episodes of equal length, and a phase that cannot be split.
+offspring, learn, update, evaluation. What shrinks with ranks is taken apart (every member, whoever is born, every evaluation
+episode, the update's blocks); whatever else a generation lasted stays as it was. Of more than one rank, waiting for others is
+left out, since the cluster's own takes its place. Where a run had one rank, its times count as much as its process had a core
+(seconds_processor): other work on the machine, or waiting for the disk, makes the run longer, but not its clock. Files of before
+this was recorded have: members expected alike, one block of parameters, evaluation episodes of equal length, and a phase that
+cannot be split.
 """
 
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
     parts: the run's `times`.
     """
     begun, merges, phase = phases(run, parts, updates_per_second)
-    blocks = float(run.provenance.get("blocks", 1))
+    blocks, bears = update_blocks(run), bears_offspring(run)
     for k in range(run.generation):
         evaluation, made = parts["evaluation"][k], np.isfinite(parts["members"][k])
         yield Generation(
@@ -57,8 +58,11 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
             expected=parts["expected"][k][made],
             record=parts["record"][k],
             serial=parts["serial"][k],
-            phase=phase[k],
-            merges=bool(merges[k]),
+            offspring=parts["offspring"][k],
+            offspring_expected=parts["offspring_expected"][k],
+            beside=phase[k] * bears,
+            phase=phase[k] * (not bears),
+            merges=bool(merges[k]) or bears,
             update=parts["update"][k],
             blocks=blocks,
             begun=begun[k],
@@ -72,13 +76,15 @@ def times(run: RunFiles) -> Parts:
     if len(ranks) != run.generation:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     one, share = ranks == 1, had_a_core(run)
-    part = {name: seconds(run, name) for name in ("record", "evaluate", "plan", "learn", "update", "evaluation")}
+    part = {name: seconds(run, name) for name in ("record", "evaluate", "plan", "offspring", "learn", "update", "evaluation")}
     phase = np.nan_to_num(phase_seconds(run))
     members, expected, alone = pieces(run, total, phase)
+    born, born_expected = offspring(run)
     evaluation = episodes(run, part["evaluation"], ranks)
     beside = running(run)
     rest = generation_seconds(run) - sum(part.values())  # outside all parts
     rest += np.where(one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)).clip(0) * (alone > 0)
+    rest += np.where(one, part["offspring"] - born.sum(axis=1), 0.0).clip(0)
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
     rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
@@ -87,6 +93,8 @@ def times(run: RunFiles) -> Parts:
         "expected": expected,
         "record": part["record"] * share,
         "serial": (rest.clip(0) + part["plan"]) * share,
+        "offspring": born * share[:, None],
+        "offspring_expected": born_expected,
         "update": part["update"] * share / update_share(run, ranks),
         "evaluation": evaluation * share[:, None],
         "share": share,
@@ -109,11 +117,24 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
         equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
         return equal, np.ones_like(equal), alone
     expected = np.nan_to_num(run.columns.get("timing/member_expected", np.ones_like(own)), nan=1.0)
+    if bears_offspring(run):  # the ranks' busy seconds are not of members alone, and each episode's are whole
+        return own, expected, np.nansum(own, axis=1)
     if "timing/trial_seconds" in run.columns:
         trials, of_member = run.columns["timing/trial_seconds"], getattr(run.config.own, "fitness_episodes", 1)
         own, expected = np.hstack([own, trials]), schedule.with_trials(expected, of_member, trials.shape[1])
     overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1)
     return own + overhead[:, None], expected, total
+
+
+def offspring(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each slot's next member took and how long it was expected, [generations, k]; k = 0 where none are born."""
+    none = np.zeros((run.generation, 0))
+    return run.columns.get("timing/offspring_seconds", none), run.columns.get("timing/offspring_expected", none)
+
+
+def bears_offspring(run: RunFiles) -> bool:
+    """Return whether the ranks make a next population, beside which the learner's phase runs."""
+    return "timing/offspring_seconds" in run.columns
 
 
 def episodes(run: RunFiles, lasted: np.ndarray, ranks: np.ndarray) -> np.ndarray:
@@ -174,9 +195,15 @@ def had_a_core(run: RunFiles) -> np.ndarray:
 
 def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
     """Return the part of the update that the busiest rank made [generations]; ranks are taken to have been on equal nodes."""
-    nodes, blocks = int(run.provenance.get("nodes", 1)), float(run.provenance.get("blocks", 1))
+    nodes, blocks = int(run.provenance.get("nodes", 1)), update_blocks(run)
     each = {count: Cluster(count, -(-count // nodes)).share(blocks) for count in np.unique(ranks).tolist() if count}
     return np.array([each.get(count, 1.0) for count in ranks.tolist()])
+
+
+def update_blocks(run: RunFiles) -> float:
+    """Return in how many parts ranks share an update: blocks of parameters, or members, champion and the learner's memory."""
+    born, _ = offspring(run)
+    return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
 
 
 def generation_seconds(run: RunFiles) -> np.ndarray:

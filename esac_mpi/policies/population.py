@@ -1,0 +1,68 @@
+"""The population of a run of the ERL family as its newest checkpoint has it, with memories and critic: read, not held."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi import envs, epsilon, learners, state
+from esac_mpi.algorithms import erl, erl_state
+from esac_mpi.analysis.command import opened
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import ERL, updated
+from esac_mpi.params import Params, make_layout
+from esac_mpi.policies.ranks import Alone
+from esac_mpi.record import Checkpoint, Refused, RunFiles
+
+
+@dataclass(frozen=True)
+class Population:
+    """What the operators of the ERL family work on."""
+
+    params: Params
+    state: erl_state.State  # its memories stand where a generation looks for them; its critic is the learner's
+    env: envs.Env
+
+    @property
+    def remembers(self) -> bool:
+        """Whether members have memories, which distillation and proximal mutation look at."""
+        return bool(self.state.ages.size)
+
+    @property
+    def distinct(self) -> np.ndarray:
+        """The slots of networks that differ, of equal ones the first, int64 [n]: elites have copies."""
+        return np.sort(np.unique(self.state.population, axis=0, return_index=True)[1])
+
+
+def restored(path: Path) -> Population:
+    """Return the population of a run's newest sound checkpoint. Raises Unusable, Unreadable."""
+    (run,) = opened([path])
+    if not isinstance(run.config.own, ERL):
+        raise Unusable(f"{path}: a run of {run.config.algorithm}, which has no genetic operators; the ERL family has them")
+    try:
+        checkpoint = run.newest()
+    except Refused as error:
+        raise Unusable(str(error)) from error
+    if checkpoint is None or not checkpoint.generation:
+        raise Unusable(f"{path}: no checkpoint of a generation yet")
+    try:
+        return reloaded(run, checkpoint)
+    except (envs.TaskError, ImportError) as error:
+        raise Unusable(str(error)) from error
+
+
+def reloaded(run: RunFiles, checkpoint: Checkpoint) -> Population:
+    """Put a checkpoint back, as a restart does, in this process. Raises envs.TaskError, ImportError, Unreadable."""
+    config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Alone()
+    env = envs.make(config.task.id, config.task.horizon)
+    layout = make_layout(config, env)
+    operators = learners.load("operators").GeneticOperators(config, layout)
+    params = Params(config, layout, env.horizon, epsilon.make(None, config.seed, layout, world), operators)
+    found, learning = erl.init(params, world), erl.DECLARES.learning
+    assert learning is not None
+    learner = learners.make(learning.learner(config), config, layout, found.theta, learning.reserve(config, env.horizon))
+    run.fill(learner.replay, checkpoint)
+    learner.load(checkpoint.learner)
+    state.load(found, checkpoint.state, replay=learner.replay)
+    current = replace(found, next_memories=found.memories, next_ages=found.ages, critic=learner.critic_vector())
+    return Population(params, current, env)

@@ -1,0 +1,79 @@
+"""Every algorithm of the registry solves a task of one dimension, from three seeds, within so many environment steps."""
+
+import numpy as np
+import pytest
+from gradients import Line
+
+from esac_mpi import set_up
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import Config, check, updated
+from esac_mpi.config.genetic import FORMS
+from esac_mpi.params import Params, make_layout, make_policy
+
+SOLVED = 0.06  # rms error of the best policy over [-1, 1]; of what they begin with 0.08-0.43
+STEPS = {  # about 1.5 times what the slowest of ten seeds took
+    **{"es": 13_000, "esac": 3500, "sac": 1000, "td3": 1000, "ddpg": 2300, "ppo": 900},
+    **{"erl": 3800, "perl": 2000, "derl": 3800, "pderl": 2000},
+}
+EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "slot"}
+REPLAYED = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 100}
+PHASES = {"sac_min_steps": 300, "sac_episodes": 1, "gradient_interval": 2}
+GENETIC = {
+    **{"population_size": 8, "sync_interval": 1, "lr_actor": 3e-3, "lr_critic": 3e-3, "tau": 0.005, "critic_hidden": (32, 32)},
+    **{**REPLAYED, "start_steps": 0, "updates_per_step": 0.5, "memory_size": 200, "distillation_batch": 32, "mutation_batch": 64},
+}
+TABLES: dict[str, dict] = {  # what the line needs beside defaults
+    "es": EVOLUTION,
+    "esac": {**EVOLUTION, **PHASES},
+    "sac": {**REPLAYED, "steps_per_generation": 100, "temperature": 0.01, "lr_sac": 3e-3},
+    "td3": {**REPLAYED, "steps_per_generation": 100, "lr_td3": 3e-3},
+    "ddpg": {
+        **REPLAYED,
+        "steps_per_generation": 100,
+        "lr_actor": 3e-3,
+        "lr_critic": 3e-3,
+        "tau": 0.005,
+        "critic_weight_decay": 0.0,
+    },
+    "ppo": {"gamma": 0.5, "batch_size": 100, "steps_per_generation": 100, "epochs": 20, "initial_std": 0.3, "lr_ppo": 1e-2},
+    "erl": GENETIC,
+}
+
+
+def settings(name: str, seed: int) -> Config:
+    """Return the settings with which an algorithm learns the line."""
+    tables = {"esac": ("esac", "sac")}.get(name, ("erl" if name in FORMS else name,))
+    changes = {f"{table}.{key}": value for table in tables for key, value in TABLES[table].items()}
+    form = dict(zip(("erl.crossover", "erl.mutation"), FORMS.get(name, ()), strict=bool(name in FORMS)))
+    config = updated(Config(), {"algorithm": name, "seed": seed, "policy.hidden": (16, 16), **form, **changes})
+    check(config)
+    return config
+
+
+def solved_after(name: str, seed: int, world, most: int) -> int:
+    """Return after how many environment steps the best of an algorithm's policies has learned a = x/2; `most` or more: never."""
+    config, env, algorithm = settings(name, seed), Line(), ALGORITHMS[name]
+    layout = make_layout(config, env)
+    epsilon = set_up.make_epsilon(config, layout, world)
+    params = Params(config, layout, env.horizon, epsilon, set_up.make_operators(config, layout), Line())
+    state = set_up.make_state(params, world)
+    learner = set_up.make_learner(params, env, state, world)
+    policy, x = make_policy(params, env, output=algorithm.DECLARES.output), np.linspace(-1, 1, 41, dtype=np.float32)[:, None]
+
+    def error(theta: np.ndarray) -> float:
+        actor = policy.set(theta)
+        return float(np.sqrt(np.mean([((actor(one)[0] + 1) / 2 - one[0] / 2) ** 2 for one in x])))
+
+    assert min(error(theta) for theta in state.policies.values()) > SOLVED
+    while state.counters.env_steps < most:
+        algorithm.generation(params, state, world, env, learner)
+        if min(error(theta) for theta in state.policies.values()) < SOLVED:
+            break
+    world.end_background()
+    return state.counters.env_steps
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_solves_the_line(name, seed, world):
+    assert solved_after(name, seed, world, STEPS[name]) < STEPS[name]
