@@ -15,9 +15,12 @@ LEARNER = ["--cem_rl.start_steps", 100, "--cem_rl.batch_size", 16, "--cem_rl.rep
 RATES = ["--cem_rl.critic_updates_per_step", 0.3, "--cem_rl.actor_updates_per_step", 0.2]  # enough of them, and quick
 
 
+def options(name):
+    return [f"--{name}.population_size", 6, *(LEARNER + RATES if name == "cem_rl" else [])]
+
+
 def arguments(name, *more):
-    own = [*LEARNER, *RATES] if name == "cem_rl" else []
-    return ["--algorithm", name, *PENDULUM, f"--{name}.population_size", 6, *own, *more]
+    return ["--algorithm", name, *PENDULUM, *options(name), *more]
 
 
 @dataclass
