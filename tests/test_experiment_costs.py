@@ -70,7 +70,7 @@ def test_work_of_a_distribution_and_of_its_individuals_that_learn():
     assert estimates.work(cem, 100) == estimates.Work(7000, 0, 0, (1 + 1) * 4 * 100)
     rates = {"cem_rl.critic_updates_per_step": 0.5, "cem_rl.actor_updates_per_step": 2.0, "cem_rl.start_steps": 2500}
     taught = updated(cem, {"algorithm": "cem_rl", **rates})
-    assert estimates.work(taught, 100) == estimates.Work(7000, 0, 0.5 * 4000, 800, 5 * 2 * 4000)
+    assert estimates.work(taught, 100) == estimates.Work(7000, 0, 0.5 * 4000, 800, trained=5 * 2 * 4000)
     assert estimates.work(updated(taught, {"cem_rl.start_steps": 0}), 100).updates == 0.5 * 6000
     assert estimates.work(updated(taught, {"cem_rl.trained_fraction": 0.0}), 100) == estimates.work(cem, 100)
 

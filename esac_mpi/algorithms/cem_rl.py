@@ -143,15 +143,15 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         learning.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
     drawn = play_drawn(params, state, world, env, k)
     clock.append(world.clock())
-    phase, busy, spent = Phase(), np.zeros(world.size), learning.spent(None)
+    phase, spent = Phase(), learning.spent(None)
     if learns and cem.critic == "serial":
-        phase, busy, spent = learning.finish(world)
+        phase, _, spent = learning.finish(world)
         share_critics(state, world, learner.taught if world.leads else [])
     clock.append(world.clock())
     learned, vectors = play_trained(params, state, world, env, k, learns)
     clock.append(world.clock())
     if learns and cem.critic == "parallel":
-        phase, busy, spent = learning.finish(world)
+        phase, _, spent = learning.finish(world)
     fitness = np.concatenate([learned.returns, drawn.returns])
     pure.refuse_none_finite(fitness, k)
     clock.append(world.clock())
@@ -165,10 +165,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         remember(state, found, world, learner)
         pure.count(state, found)
     clock.append(world.clock())
-    parts = ("seconds_evaluate", "seconds_learn", "seconds_evaluate_trained", "seconds_wait_learner", "seconds_update")
-    seconds = dict(zip(parts, np.diff(clock), strict=True))
+    evaluating, before, training, after, updating = np.diff(clock)  # a serial critic is waited for before, a parallel one after
+    seconds = {"seconds_evaluate": evaluating + training, "seconds_learn": before + after, "seconds_update": updating}
     timing = {name: both(name, learned, drawn) for name in drawn.timing}
-    timing["busy_seconds"] = timing["busy_seconds"] + busy
     row |= {"fitness": fitness, "length": np.concatenate([learned.lengths, drawn.lengths]), "trained": int(learns)}
     return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
 
