@@ -136,7 +136,7 @@ class Learner(Protocol):
         """Take over what `arrays` returned."""
 
 
-class Operators(Protocol):
+class GeneticOperators(Protocol):
     """Genetic operators that take gradients, for any rank."""
 
     critic_size: int  # numbers of what `distilled` takes for a critic
@@ -152,6 +152,12 @@ class Operators(Protocol):
 
     def proximal(self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""
+
+
+class Individuals(Protocol):
+    """What trains individuals of a distribution by gradients, on any rank."""
+
+    critic_size: int  # numbers of what `trained` takes for a critic
 
     def trained(
         self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator

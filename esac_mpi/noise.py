@@ -35,8 +35,8 @@ class Purpose(IntEnum):
     SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population
     GENETIC = 16  # ERL's mutation of a member; member = slot
     DISTILLATION = 17  # member = slot of the child
-    TRAINING = 19  # an individual of CEM-RL that learns; member = which
     DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
+    TRAINING = 19  # an individual of CEM-RL that learns; member = which
 
 
 def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from esac_mpi.config import Config
-from esac_mpi.contracts import Operators
 from esac_mpi.envs import Env
 from esac_mpi.epsilon import Epsilon
 from esac_mpi.policy import Layout, Normaliser, Policy
@@ -22,7 +21,7 @@ class Params:
     layout: Layout
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
-    operators: Operators | None = None  # what makes offspring by gradients, where an algorithm does so
+    operators: Any = None  # contracts.GeneticOperators or Individuals, where an algorithm declares that every rank has such
     own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
 
 

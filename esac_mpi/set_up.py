@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import affinity, capacity, contracts, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
+from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenance, ram, rollout, schedule, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
@@ -51,6 +51,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     declares = ALGORITHMS[config.algorithm].DECLARES
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
+    together(world, lambda: refuse_too_large(config, env, world), {capacity.ReplayTooLarge: WRONG_USAGE})
     apart = together(world, lambda: own_env(config, world), task_errors)
     operators = together(world, lambda: make_operators(config, layout), {})
     params = Params(config, layout, env.horizon, noise, operators, apart)
@@ -153,7 +154,7 @@ def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsil
     return epsilon.make(declared and declared(config), config.seed, layout, world)
 
 
-def make_operators(config: Config, layout: Layout) -> contracts.Operators | None:
+def make_operators(config: Config, layout: Layout) -> Any:
     """Return the operators by which every rank takes gradients, where the algorithm has such."""
     name = ALGORITHMS[config.algorithm].DECLARES.operators(config)
     return learners.make_operators(name, config, layout) if name else None
@@ -165,6 +166,15 @@ def learning_here(config: Config, world: World) -> Learning | None:
     return learning if learning and learning.ranks(world.rank) else None
 
 
+def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
+    """Raise ReplayTooLarge on the ranks that learn, before anything large is made; warn of what has no room now."""
+    if learning_here(config, world) is None:
+        return
+    capacity.refuse_too_large(config, env, ram.total())
+    if (need := capacity.needed(config, env)) > (free := ram.free()):
+        log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
+
+
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
     """Return the gradient learner, on the ranks that have one, as it goes with the state before the first generation.
 
@@ -174,9 +184,6 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     learning = learning_here(config, world)
     if learning is None:
         return None
-    capacity.refuse_too_large(config, env, ram.total())
-    if (need := capacity.needed(config, env)) > (free := ram.free()):
-        log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
     reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
     theta = learning.actor(initial)
     try:
@@ -232,6 +239,9 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
         return
     try:
         if job.learner is not None:
+            if job.learner.replay is not None:
+                first, stop = job.run.restored.replay_bounds
+                job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
         state.load(job.state, job.run.restored.state, replay=None if job.learner is None else job.learner.replay)

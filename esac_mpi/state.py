@@ -65,6 +65,11 @@ def replay_rows(state: Any) -> np.ndarray | None:
     return next((getattr(state, f.name) for f in fields(state) if f.metadata.get("elsewhere")), None)
 
 
+def shares_replay(kind: Any) -> bool:
+    """Return whether a kind of state has the learner's replay, on each node."""
+    return any(f.metadata.get("elsewhere") for f in fields(kind))
+
+
 def may_lack(f: Field) -> bool:
     """Return whether there were versions without a field."""
     return f.default is not MISSING or f.default_factory is not MISSING or bool(f.metadata.get("later"))

@@ -25,6 +25,8 @@ def settings(algorithm: str, **changes) -> Config:
         (settings("td3", budget__nominal_steps=50_000), 50_000 + 1000),
         (settings("td3", td3__episodes_on="ranks", td3__episodes_per_generation=2, budget__env_steps=9_000), 9_000 + 2 * 1000),
         (settings("ddpg", budget__generations=2, budget__env_steps=10**6), 2 * 1000),
+        (settings("cem_rl", budget__generations=3, cem_rl__fitness_episodes=2), 3 * 10 * 2 * 1000),
+        (settings("cem_rl", budget__nominal_steps=10**6), 10**6 + 10 * 1000),
         (settings("pderl", budget__generations=3), 3 * (10 + 1) * 1000),
         (settings("perl", erl__learner="td3", erl__fitness_episodes=2, budget__generations=3), 3 * (10 * 2 + 1) * 1000),
         (settings("esac", budget__generations=100), 100 / 5 * 5000),  # five episodes of 1000 steps, every five generations
@@ -68,7 +70,9 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
     assert capacity.needed(config, HUMANOID) == (5000 + 11 * 1000) * ROW
 
 
-@pytest.mark.parametrize(("algorithm", "table"), [("esac", "sac"), ("sac", "sac"), ("td3", "td3"), ("ddpg", "ddpg")])
+@pytest.mark.parametrize(
+    ("algorithm", "table"), [("esac", "sac"), ("sac", "sac"), ("td3", "td3"), ("ddpg", "ddpg"), ("cem_rl", "cem_rl")]
+)
 def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, table):
     config = settings(algorithm, budget__env_steps=10**12, **{f"{table}__replay_capacity": 10**8})
     with pytest.raises(capacity.ReplayTooLarge) as refusal:
@@ -88,6 +92,15 @@ def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_replay_that_ranks_share_is_refused_before_it_is_made(tmp_path):
+    huge = [*TASK, "--algorithm", "cem_rl", "--cem_rl.replay_capacity", 10**12, "--budget.env_steps", 10**12]
+    done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
+    said = "esac_mpi: cem_rl.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409"
+    assert done.stderr.startswith(said), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_check_tells_what_the_replay_takes(monkeypatch):
     monkeypatch.setattr(check.memory.ram, "total", lambda: 3 * 2**30)
     monkeypatch.setattr(check.memory.ram, "free", lambda: 2**30)
@@ -96,6 +109,9 @@ def test_check_tells_what_the_replay_takes(monkeypatch):
     assert line.found == "comes to take 2.7 GiB on rank 0's node, which has 3.0 GiB of memory, 1.0 GiB free"
     assert line.remedy == "more than is free now"
     assert not line.fatal
+    (line,) = check.memory.replay(settings("cem_rl", budget__env_steps=10**9), HUMANOID)
+    shared = "on each node, among what its ranks share; rank 0's has 3.0 GiB of memory, 1.0 GiB free"
+    assert line.found == f"comes to take 2.7 GiB {shared}"
     (line,) = check.memory.replay(updated(config, {"sac.replay_capacity": 10**7}), HUMANOID)
     assert line.fatal
     assert "set it to 1100000 or less" in line.remedy

@@ -64,6 +64,27 @@ def test_work_of_learners():
     assert estimates.work(ppo, 1000).updates == 3 * 10 * 2  # 64 and 36 steps
 
 
+def test_work_of_a_distribution_and_of_its_individuals_that_learn():
+    """Of 10 episodes of 100 steps a generation, nominal ones too; 7 generations, the first three without gradients."""
+    cem = configured(algorithm="cem", budget__nominal_steps=6500, evaluation__every=7, evaluation__episodes=4)
+    assert estimates.work(cem, 100) == estimates.Work(7000, 0, 0, (1 + 1) * 4 * 100)
+    rates = {"cem_rl.critic_updates_per_step": 0.5, "cem_rl.actor_updates_per_step": 2.0, "cem_rl.start_steps": 2500}
+    taught = updated(cem, {"algorithm": "cem_rl", **rates})
+    assert estimates.work(taught, 100) == estimates.Work(7000, 0, 0.5 * 4000, 800, trained=5 * 2 * 4000)
+    assert estimates.work(updated(taught, {"cem_rl.start_steps": 0}), 100).updates == 0.5 * 6000
+    assert estimates.work(updated(taught, {"cem_rl.trained_fraction": 0.0}), 100) == estimates.work(cem, 100)
+
+
+def test_individuals_learn_on_all_ranks_and_their_critic_on_one(tmp_path):
+    config = configured(
+        algorithm="cem_rl", task__id="T-v0", budget__nominal_steps=0, budget__generations=21, policy__hidden=(32,)
+    )
+    known = replace(SPEEDS, update={"cem": {"small": 2.0}, "individuals": {"small": 1.0}})
+    cost = estimates.cost(a_run(tmp_path, config), known)  # 21 * 1,000 steps and 3 * 1,000; 11 generations learn
+    assert cost.shared == pytest.approx(24_000 * 100e-6 + 5 * 11_000 * 1e-3)
+    assert cost.alone == pytest.approx(11_000 * 2e-3)
+
+
 def test_work_of_a_population_that_shares_its_experience():
     config = configured(
         algorithm="pderl", erl__crossover="distillation", budget__nominal_steps=0, budget__generations=7, erl__fitness_episodes=2,
@@ -170,7 +191,7 @@ def test_figures_have_two_digits():
 
 def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
     known = estimates.speeds()
-    assert set(known.update) == {"sac", "td3", "ddpg", "ppo", "erl"}
+    assert set(known.update) == {"sac", "td3", "ddpg", "ppo", "erl", "cem", "individuals"}
     assert known.imitation.keys() == {"small", "large"}
     assert known.horizon["Reacher-v5"] == 50
     with pytest.raises(Unusable, match=r"python tools/experiment\.py speeds"):
@@ -183,12 +204,12 @@ def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(stopwatch, "ROUNDS", 1)
     monkeypatch.setattr(stopwatch, "SECONDS", 0.01)
     monkeypatch.setattr(stopwatch, "NETWORKS", {"small": ((8, 8), 16), "large": ((128, 128), 64)})
-    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC", "erl": "ERL", "ppo": "PPO"})
+    monkeypatch.setattr(stopwatch.learners, "LEARNERS", {"sac": "SAC", "cem": "CEM", "ppo": "PPO"})
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)  # not installed
     monkeypatch.delitem(sys.modules, "esac_mpi.learners.ppo", raising=False)
     known = estimates.speeds(stopwatch.write(["CyclicMDP-v0"], 'a "machine"', tmp_path / "speeds.toml"))
     assert "left out: algorithm = ppo needs stable_baselines3" in capsys.readouterr().err
-    assert set(known.update) == {"sac", "erl"}
+    assert set(known.update) == {"sac", "cem", "individuals"}
     assert known.horizon == {"CyclicMDP-v0": 2000}
     assert known.about.startswith('a "machine", 20')
     assert 0 < known.imitation["small"] < known.imitation["large"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, ROUTINE, command
 
+from esac_mpi.config import ALGORITHMS
 from esac_mpi.record import files
 from esac_mpi.record.reading import Columns
 
@@ -20,6 +21,7 @@ algorithm = "random_search"
 [random_search]
 radius = 0.3
 """
+LAST = f'"{ALGORITHMS[-1]}")'
 WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md shows
     "from esac_mpi.config.ppo import PPO\n": "from esac_mpi.config.random_search import RandomSearch\n",
     "    ppo: PPO = field(default_factory=PPO)\n": "    random_search: RandomSearch = field(default_factory=RandomSearch)\n",
@@ -40,8 +42,8 @@ class Extended:
         for before, added in WHOLE.items():
             assert before in text
             text = text.replace(before, before + added)
-        assert '"pderl")' in text
-        whole.write_text(text.replace('"pderl")', '"pderl", "random_search")'))  # 3
+        assert text.count(LAST) == 1
+        whole.write_text(text.replace(LAST, f'{LAST[:-1]}, "random_search")'))  # 3
         (path / "settings.toml").write_text(SETTINGS)
         self.environment = {**os.environ, "PYTHONPATH": str(path)}
 

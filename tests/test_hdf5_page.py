@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
 from read_runs import damage, make
+from small_cem import options as drawn
 from small_erl import options as genetic
 
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl")
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl", "cem", "cem_rl")
+DRAWN = ("cem", "cem_rl")
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
@@ -42,9 +44,9 @@ def fresh(tmp_path_factory):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
-    more |= {name: genetic(name) for name in FORMS}
+    more |= {name: genetic(name) for name in FORMS} | {name: drawn(name) for name in DRAWN}
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    seen = {name: [f"--{name}.observation_normalisation", "true"] for name in more if name not in FORMS}
+    seen = {name: [f"--{name}.observation_normalisation", "true"] for name in more if name not in (*FORMS, *DRAWN)}
     own = [["--algorithm", name, "--run-dir", path / name, *seen.get(name, [])] for name in ALGORITHMS]
     lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]
     arguments = json.dumps([list(map(str, line)) for line in lines])
@@ -103,7 +105,9 @@ def page():
 
 def named(algorithms):
     """Return the algorithms of a cell of the page."""
-    return frozenset(ALGORITHMS if algorithms == "all" else algorithms.replace("genetic", " ".join(FORMS)).split())
+    if algorithms == "all":
+        return frozenset(ALGORITHMS)
+    return frozenset(algorithms.replace("genetic", " ".join(FORMS)).replace("drawn", " ".join(DRAWN)).split())
 
 
 def kind(value):
@@ -191,7 +195,7 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     np.testing.assert_allclose(one, counted, rtol=1e-3)
     assert 0 < computed(run, Machine(8))[-1] < one[-1] + 0.005  # of barriers, where nothing else is long
     updated = run.columns["metrics/gradient_updates"][-1] > 0
-    assert updated == (name != "es")
+    assert updated == (name not in ("es", "cem"))
     assert (computed(run, Machine(1, np.inf))[-1] < 0.99 * one[-1]) == updated
     texts = grid.texts(run, np.arange(run.generation))
     assert [grid.at(grid.parsed(text), 0, Machine(1)) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)

@@ -14,6 +14,7 @@ SOLVED = 0.06  # rms error of the best policy over [-1, 1]; of what they begin w
 STEPS = {  # about 1.5 times what the slowest of ten seeds took
     **{"es": 13_000, "esac": 3500, "sac": 1000, "td3": 1000, "ddpg": 2300, "ppo": 900},
     **{"erl": 3800, "perl": 2000, "derl": 3800, "pderl": 2000},
+    **{"cem": 9000, "cem_rl": 1500},
 }
 EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "slot"}
 REPLAYED = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 100}
@@ -37,6 +38,11 @@ TABLES: dict[str, dict] = {  # what the line needs beside defaults
     },
     "ppo": {"gamma": 0.5, "batch_size": 100, "steps_per_generation": 100, "epochs": 20, "initial_std": 0.3, "lr_ppo": 1e-2},
     "erl": GENETIC,
+    "cem": {"population_size": 20, "variance_init": 0.03, "damp": 0.01, "damp_limit": 1e-3},
+    "cem_rl": {
+        **{"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 200, "lr_actor": 3e-3, "lr_critic": 3e-3},
+        **{"critic_updates_per_step": 1.0, "actor_updates_per_step": 0.3, "variance_init": 0.003},
+    },
 }
 
 

@@ -28,7 +28,8 @@ BASE = {
     "ppo.steps_per_generation": 10, "ppo.batch_size": 5, "ppo.epochs": 1,
     "erl.population_size": 4, "erl.memory_size": 40, "erl.mutation_batch": 8, "erl.distillation_batch": 4,
     "erl.distillation_epochs": 1, "erl.batch_size": 4, "erl.replay_capacity": 50, "erl.critic_hidden": (4, 4),
-    "erl.sync_interval": 2,
+    "erl.sync_interval": 2, "cem.population_size": 4, "cem_rl.population_size": 4,
+    "cem_rl.start_steps": 5, "cem_rl.batch_size": 4, "cem_rl.replay_capacity": 50,
 }  # fmt: skip
 CASES = [
     {"algorithm": "es"},
@@ -48,6 +49,9 @@ CASES = [
     {"algorithm": "erl"},
     {"algorithm": "erl", "erl.learner": "td3"},
     {"algorithm": "perl", "erl.mutation": "proximal", "erl.learner": "sac"},
+    {"algorithm": "cem"},
+    {"algorithm": "cem_rl"},
+    {"algorithm": "cem_rl", "cem_rl.critic": "parallel", "cem_rl.sampling": "onesided"},
     {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},
 ]
 

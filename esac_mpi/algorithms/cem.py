@@ -41,7 +41,7 @@ class Distribution(Protocol):
 
     mean: np.ndarray  # float32 [d]
     variance: np.ndarray  # float32 [d]
-    damp: float  # epsilon of Eq. (2)
+    damp: float  # epsilon of Eq. (2), as the last generation had it
     generation: int
     counters: Counters
 
@@ -67,7 +67,7 @@ class State:
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
     mean, cem = params.layout.initial(params.config.seed, THETA_ES), params.config.cem
-    return State(world.share(mean), world.share(np.full_like(mean, cem.variance)), cem.damp)
+    return State(world.share(mean), world.share(np.full_like(mean, cem.variance_init)), cem.damp)
 
 
 def board(params: Params) -> Board:
@@ -125,7 +125,7 @@ def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int)
 def refuse_none_finite(fitness: np.ndarray, k: int) -> None:
     """Raise NoFiniteReturn if no individual of generation k has a finite return."""
     if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(f"generation {k}: the return of no individual is finite: look at the task, or lower the variance")
+        raise NoFiniteReturn(f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init")
 
 
 def tell(
@@ -136,7 +136,8 @@ def tell(
     trained: individuals that are no longer what was drawn, by number, float32 [d].
     """
     elites = evolution.select_winners(fitness, individuals(cem)[0])
-    weights, parts = rank_weights(elites.size, cem.rank_weights), [part for _, part in noise.blocks(params.layout.d)]
+    weights, parts = rank_weights(elites.size, cem.elite_weights), [part for _, part in noise.blocks(params.layout.d)]
+    damp = damped(state.damp, cem.damp_tau, cem.damp_limit)
 
     def update(block: int) -> np.ndarray:
         part = parts[block]
@@ -145,7 +146,7 @@ def tell(
         def elite(number: int) -> np.ndarray:
             return trained[number][part] if number in trained else drawn(params, cem, old, k, number, block, part)
 
-        new = told(old, map(elite, elites.tolist()), weights, state.damp, cem.cov_extra_div)
+        new = told(old, map(elite, elites.tolist()), weights, damp, cem.cov_extra_div)
         state.mean[part], state.variance[part] = new
         change, spread = new.mean - old.mean, new.variance.sum(dtype=np.float64)
         return np.array([evolution.checksum(new.mean), evolution.squares(new.mean), evolution.squares(change), spread])
@@ -153,12 +154,12 @@ def tell(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         squares, change, spread = world.over_blocks(update, len(parts), 4, checksum=True)
     if not np.isfinite([squares, spread]).all():
-        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower the variance")
-    state.damp = damped(state.damp, cem.damp_tau, cem.damp_limit)
+        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
+    state.damp = damp
     state.generation = k
     return {
         "elites": np.pad(elites, (0, individuals(cem)[0] - elites.size), constant_values=-1),
-        "damp": state.damp,
+        "damp": damp,
         "mean_variance": spread / params.layout.d,
         "theta_norm": float(np.sqrt(squares)),
         "update_norm": float(np.sqrt(change)),

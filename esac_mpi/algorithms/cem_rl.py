@@ -22,7 +22,7 @@ from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, nowhere
 from esac_mpi.config import Config, individuals
-from esac_mpi.contracts import Memory, World
+from esac_mpi.contracts import Individuals, Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.distribution import Gaussian
 from esac_mpi.envs import Env
@@ -73,7 +73,7 @@ class State:
     variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     damp: float  # epsilon of Eq. (2)
     replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
-    critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size]
+    critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size], or one for all
     transitions: int = 0  # ever added to the replay
     last_steps: int = 0  # of the last generation's individuals [steps]
     generation: int = 0
@@ -92,28 +92,29 @@ def init(params: Params, world: Memory) -> State:
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
     mean = params.layout.initial(params.config.seed, THETA_ES)
     rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
-    world.reserve(*board_of_trained(params)[:2])
-    assert params.operators is not None
+    for shape in boards(params):
+        world.reserve(*shape[:2])
+    critics = 1 if cem.critic == "parallel" else individuals(cem)[1]
     return State(
         mean=world.share(mean),
-        variance=world.share(np.full_like(mean, cem.variance)),
+        variance=world.share(np.full_like(mean, cem.variance_init)),
         damp=cem.damp,
         replay=world.shared((rows, width(o, a))),
-        critics=world.shared((individuals(cem)[1], params.operators.critic_size)),
+        critics=world.shared((critics, params.operators.critic_size)),
     )
 
 
 def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of the individuals that nothing trains."""
-    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    count = cem.population_size - individuals(cem)[1]
-    return experience.board(count, 0, steps_of_one(params), width(o, a), True)
+    """Return the larger shape of what the ranks put together at once."""
+    return max(boards(params))
 
 
-def board_of_trained(params: Params) -> Board:
-    """Return the shape of what the ranks put together of those that are trained: with what they have become."""
-    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    return experience.board(individuals(cem)[1], vector(params), steps_of_one(params), width(o, a), True)
+def boards(params: Params) -> tuple[Board, Board]:
+    """Return the shapes of what the ranks put together: of individuals as they are drawn, and trained, with what they became."""
+    n, trained = params.config.cem_rl.population_size, individuals(params.config.cem_rl)[1]
+    steps, numbers = steps_of_one(params), width_of(params)
+    drawn = experience.board(n - trained, 0, steps, numbers, True)
+    return drawn, experience.board(trained, vector(params), steps, numbers, True)
 
 
 def steps_of_one(params: Params) -> int:
@@ -135,22 +136,22 @@ def vector(params: Params) -> int:
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     cem, k, clock = params.config.cem_rl, state.generation + 1, [world.clock()]
-    learns = state.counters.env_steps_population >= cem.start_steps and individuals(cem)[1] > 0
+    learns = is_taught(params, state)
     if learns:
         if cem.critic == "parallel":
             share_critics(state, world, [learner.critic_vector()] if world.leads else [])
         learning.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
     drawn = play_drawn(params, state, world, env, k)
     clock.append(world.clock())
-    phase, busy, spent = Phase(), np.zeros(world.size), learning.spent(None)
+    phase, spent = Phase(), learning.spent(None)
     if learns and cem.critic == "serial":
-        phase, busy, spent = learning.finish(world)
+        phase, _, spent = learning.finish(world)
         share_critics(state, world, learner.taught if world.leads else [])
     clock.append(world.clock())
     learned, vectors = play_trained(params, state, world, env, k, learns)
     clock.append(world.clock())
     if learns and cem.critic == "parallel":
-        phase, busy, spent = learning.finish(world)
+        phase, _, spent = learning.finish(world)
     fitness = np.concatenate([learned.returns, drawn.returns])
     pure.refuse_none_finite(fitness, k)
     clock.append(world.clock())
@@ -164,12 +165,18 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         remember(state, found, world, learner)
         pure.count(state, found)
     clock.append(world.clock())
-    parts = ("seconds_evaluate", "seconds_learn", "seconds_evaluate_trained", "seconds_wait_learner", "seconds_update")
-    seconds = dict(zip(parts, np.diff(clock), strict=True))
+    evaluating, before, training, after, updating = np.diff(clock)  # a serial critic is waited for before, a parallel one after
+    seconds = {"seconds_evaluate": evaluating + training, "seconds_learn": before + after, "seconds_update": updating}
     timing = {name: both(name, learned, drawn) for name in drawn.timing}
-    timing["busy_seconds"] = timing["busy_seconds"] + busy
     row |= {"fitness": fitness, "length": np.concatenate([learned.lengths, drawn.lengths]), "trained": int(learns)}
     return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
+
+
+def is_taught(params: Params, state: State) -> bool:
+    """Return whether gradients train individuals of the next generation."""
+    cem = params.config.cem_rl
+    begun = state.counters.env_steps_population >= cem.start_steps and state.transitions >= cem.batch_size
+    return begun and individuals(cem)[1] > 0
 
 
 def teach(params: Params, state: State, learner: Any, k: int) -> learning.Steps:
@@ -197,7 +204,7 @@ def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
 
 def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> Experience:
     """Let those play that nothing trains."""
-    cem, actor, shape = params.config.cem_rl, pure.policy(params, env), board(params)
+    cem, actor, (shape, _) = params.config.cem_rl, pure.policy(params, env), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         number = individuals(cem)[1] + i
@@ -211,7 +218,7 @@ def play_trained(
     params: Params, state: State, world: World, env: Env, k: int, learns: bool
 ) -> tuple[Experience, dict[int, np.ndarray]]:
     """Train individuals, if there is something to learn from, and let them play; return also what they have become."""
-    cem, actor, shape = params.config.cem_rl, pure.policy(params, env), board_of_trained(params)
+    cem, actor, (_, shape) = params.config.cem_rl, pure.policy(params, env), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         theta = pure.individual(params, cem, gaussian(state), k, i, actor.theta)
@@ -228,10 +235,9 @@ def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray
     """Return what an individual [d] of generation k has become, float32 [d]: a function of critic, replay and its address."""
     held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, k, number)
-    updates = updates_of_one(params, state)
-    assert params.operators is not None
-    states = state.replay[:held, : params.layout.sizes[0]]
-    return params.operators.trained(theta, state.critics[number], states, updates, random)
+    operators: Individuals = params.operators
+    states, critic = state.replay[:held, : params.layout.sizes[0]], state.critics[number % len(state.critics)]
+    return operators.trained(theta, critic, states, updates_of_one(params, state), random)
 
 
 def updates_of_one(params: Params, state: State) -> int:

@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import capacity, envs, epsilon, ram, set_up
+from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.comm import boards
 from esac_mpi.config import Config
 from esac_mpi.params import Params, make_layout
 from esac_mpi.ram import size
+from esac_mpi.state import shares_replay
 
 
 class Counter:
@@ -18,10 +20,13 @@ class Counter:
 
     def __init__(self, ranks: int) -> None:
         self.bytes, self.ranks = 0, ranks
+        self._boards: set[tuple[int, int]] = set()
 
     def reserve(self, count: int, columns: int) -> None:
-        """Count the boards of a `map`."""
-        self.shared(boards(count, columns, self.ranks), np.float64)
+        """Count the boards of a `map`, once."""
+        if (count, columns) not in self._boards:
+            self._boards.add((count, columns))
+            self.shared(boards(count, columns, self.ranks), np.float64)
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Return an array that takes no memory until it is written."""
@@ -69,11 +74,14 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
 
 
 def replay(config: Config, env: envs.Env | None) -> list[Line]:
-    """Return the line about the memory that the replay comes to take, on rank 0; none where there is no replay."""
+    """Return the line about the memory that the replay comes to take, on rank 0's node; none where there is no replay."""
     if env is None or not capacity.table(config):
         return []
     need, total, free = capacity.needed(config, env), ram.total(), ram.free()
-    found = f"comes to take {size(need)} on rank 0's node, which has {size(total)} of memory, {size(free)} free"
+    where = "on rank 0's node, which"
+    if shares_replay(ALGORITHMS[config.algorithm].State):
+        where = "on each node, among what its ranks share; rank 0's"
+    found = f"comes to take {size(need)} {where} has {size(total)} of memory, {size(free)} free"
     try:
         capacity.refuse_too_large(config, env, total)
     except capacity.ReplayTooLarge as error:

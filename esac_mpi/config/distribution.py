@@ -19,19 +19,19 @@ class CEM(Table):
     population_size: PositiveInt = 10
     """Individuals drawn in a generation [individuals]. P, C."""
     elite_fraction: Fraction = 0.5
-    """Share of them that the next distribution is made of, K_e; at least one is. P, C: half."""
-    rank_weights: Literal["log", "equal"] = "log"
+    """Share of them, rounded, that the next distribution is made of, K_e; at least one is. P, C: half."""
+    elite_weights: Literal["log", "equal"] = "log"
     """Weights of these: log((1 + K_e) / i) for the i-th best, normalised (C; P), or equal."""
     sampling: Literal["mirrored", "onesided"] = "mirrored"
     """mirrored: a half mirrors the other (C); onesided: all are drawn."""
-    variance: PositiveFloat = 1e-3
+    variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     damp: NonNegativeFloat = 1e-3
-    """What is added to the variance, epsilon of A's Eq. (2), at the start. C."""
+    """What is added to the variance, epsilon of A's Eq. (2), before the first generation. C."""
     damp_limit: NonNegativeFloat = 1e-5
-    """What it goes to. C."""
+    """What it goes to, a step before every addition. C."""
     damp_tau: Fraction = 0.95
-    """Share of it that stays in a generation. C; the public code of A: 0.9."""
+    """Share of it that such a step leaves. C; the public code of A: 0.9."""
     cov_extra_div: bool = True
     """Whether the elites' weighted variance is divided by their number once more (C), or not (P)."""
     fitness_episodes: PositiveInt = 1
@@ -52,13 +52,13 @@ class CEMRL(CEM):
     READS = Reads(("learner",), without=("policy.output",))
 
     trained_fraction: Fraction = 0.5
-    """Share of the individuals that gradients train. P, C: half."""
+    """Share of the individuals, rounded, that gradients train. P, C: half."""
     critic: Literal["serial", "parallel"] = "serial"
     """serial: rank 0 teaches the critic for each of these in turn, a part of the updates each, and each then learns from it as it
     was (C); those that nothing trains are evaluated meanwhile. parallel: it teaches the critic for the distribution's mean beside
     a whole generation, whose individuals learn from it as it was before (A: P-CEM-RL)."""
     start_steps: NonNegativeInt = 10_000
-    """Steps of the population before any gradient [steps]. C."""
+    """Steps of the population before any gradient [steps], of which there is none before the replay has a batch. C."""
     lr_actor: PositiveFloat = 1e-3
     """Adam's learning rate of an individual's actor, whose Adam begins anew. C."""
     lr_critic: PositiveFloat = 1e-3
@@ -88,4 +88,4 @@ class CEMRL(CEM):
 def individuals(table: CEM) -> tuple[int, int]:
     """Return how many elites there are, and how many individuals gradients train."""
     n = table.population_size
-    return max(1, int(table.elite_fraction * n)), int(getattr(table, "trained_fraction", 0.0) * n)
+    return max(1, round(table.elite_fraction * n)), round(getattr(table, "trained_fraction", 0.0) * n)

@@ -13,11 +13,14 @@ sync_interval.
     updates      updates_per_step for each of these after start_steps (with esac and sac from the first on), with
                  sync_interval for those of the population too;
                  ppo    G * epochs * ceil(steps_per_generation / batch_size)
+                 cem_rl critic_updates_per_step for each step of the population but the first start_steps
+    trained      cem_rl actor_updates_per_step for as many, of each individual that is trained
     imitations   with distilled children: G * E[children] * distillation_epochs * (memory_size / distillation_batch), E[children]
                  = the slots that neither elites nor tournaments keep, less those that elites' copies take
     evaluation   (G / every + 1) * policies * episodes * H     steps
 
     core-seconds = (population + learner + evaluation) * step + updates * update + imitations * imitation
+                   + trained * update of an individual
 
 where `step` [us] is the task's, `update` [ms] the learner's, and `imitation` [ms] a step of a child, each measured with a network
 that is small (2x32, batch 128), or large (2x512, batch 256; for `erl` and children 2x128, batch 128), which is taken from 128
@@ -25,9 +28,9 @@ units on. A mutation is left out: it takes a hundredth of a child. G is what the
 divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
 an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
 generations, with their updates. A run that wall time ends costs that time; one that its clock on R ranks ends costs
-(shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population + evaluation) / r + learner, since all
-wait for the learner, and reserves r times that; with sync_interval the learner's episodes count as the population's, and beside
-its updates the other r - 1 ranks make the children: the slower of both is waited for.
+(shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population + evaluation + trained) / r + learner,
+since all wait for the learner, and reserves r times that; with sync_interval the learner's episodes count as the population's,
+and beside its updates the other r - 1 ranks make the children: the slower of both is waited for.
 """
 
 import math
@@ -42,7 +45,7 @@ import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, Evolution, members, updated
+from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members, updated
 from esac_mpi.config.genetic import TOURNAMENT, elites
 from esac_mpi.evolution import p_sac
 from esac_mpi.experiments.design import FOLDER, Planned
@@ -73,6 +76,7 @@ class Work:
     updates: float
     evaluation: float  # [steps]
     imitations: float = 0.0  # steps of distilled children
+    trained: float = 0.0  # updates of individuals
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,8 @@ def work(config: Config, task_horizon: int) -> Work:
     episodes = config.evaluation.episodes * policies(config)
     learner, updates = learning(config, horizon, count)
     evaluation = (count // config.evaluation.every + 1) * episodes * horizon
-    return Work(count * population_steps(config, horizon), learner, updates, evaluation, count * imitations(config))
+    made = count * imitations(config), training(config, horizon, count)
+    return Work(count * population_steps(config, horizon), learner, updates, evaluation, *made)
 
 
 def table_of(config: Config) -> Any:
@@ -131,8 +136,8 @@ def takes_over(config: Config) -> bool:
 
 
 def policies(config: Config) -> int:
-    """Return how many policies an evaluation plays: the population's and the learner's."""
-    return int(has_population(config)) + int(bool(learner_of(config))) or 1
+    """Return how many policies an evaluation plays."""
+    return len(ALGORITHMS[config.algorithm].DECLARES.policies)
 
 
 def has_population(config: Config) -> bool:
@@ -174,10 +179,27 @@ def generations(config: Config, horizon: int) -> int:
 
 
 def nominal_steps(config: Config, horizon: int) -> int:
-    """Return what a generation adds to the papers' count: one horizon, or all of its training steps."""
+    """Return what a generation adds to the papers' count: one horizon, all of its training steps, or all of a distribution's."""
     if takes_over(config):
         return population_steps(config, horizon) + training_steps(config, horizon)
+    if isinstance(table_of(config), CEM):
+        return population_steps(config, horizon)
     return horizon if has_population(config) else training_steps(config, horizon)
+
+
+def taught(config: Config, horizon: int, count: int) -> int:
+    """Return the steps of the population for which CEM-RL makes updates in so many generations."""
+    options, population = table_of(config), population_steps(config, horizon)
+    before = max(1, math.ceil(max(options.start_steps, options.batch_size) / population))
+    return max(0, count - before) * population
+
+
+def training(config: Config, horizon: int, count: int) -> float:
+    """Return the updates of individuals in so many generations."""
+    options = table_of(config)
+    if not isinstance(options, CEMRL):
+        return 0.0
+    return individuals(options)[1] * options.actor_updates_per_step * taught(config, horizon, count)
 
 
 def imitations(config: Config) -> float:
@@ -224,6 +246,8 @@ def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
         return steps, steps * getattr(config, learner).updates_per_step
     if not learner:
         return 0.0, 0.0
+    if isinstance(options, CEMRL):
+        return 0.0, options.critic_updates_per_step * taught(config, horizon, count) * (individuals(options)[1] > 0)
     steps = float(count * training_steps(config, horizon))
     if hasattr(options, "epochs"):
         return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
@@ -242,14 +266,16 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     size = "large" if max(config.policy.hidden) >= LARGE else "small"
     there = {config.task.id: config.task.id in known.step, learner: not learner or learner in known.update}
     there["imitation"] = not distils or bool(known.imitation)
+    there["individuals"] = not isinstance(table_of(config), CEMRL) or "individuals" in known.update
     if missing := [name for name, measured in there.items() if not measured]:
         raise Unusable(f"no speed of {missing[0]} in {SPEEDS}: python tools/experiment.py speeds")
     done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
     update = known.update[learner][size] * 1e-3 if learner else 0.0
     imitation = known.imitation[size] * 1e-3 if distils else 0.0
+    trained = done.trained * known.update["individuals"][size] * 1e-3 if done.trained else 0.0
     shared, played = done.population + done.evaluation, done.learner * (not takes_over(config))
     alone = played * step + done.updates * update
-    found = Cost((shared + done.learner - played) * step, alone, done.imitations * imitation)
+    found = Cost((shared + done.learner - played) * step + trained, alone, done.imitations * imitation)
     return clocked(found, planned) if planned.clock else found
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi import envs, learners
+from esac_mpi import envs, learners, turns
 from esac_mpi.analysis.command import look_here
 from esac_mpi.analysis.messages import note
 from esac_mpi.benchmarks import competitors
@@ -53,7 +53,8 @@ def step(env: envs.Env, hidden: tuple[int, ...]) -> float:
 def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     """Return the seconds of an update; PPO's with its share of the rollout, and with the batch of its defaults."""
     changes = ACTOR if name == "erl" else {}
-    learn = rollouts(hidden) if name == "ppo" else competitors.ours(name, hidden, batch, "cpu", 1, SECONDS, changes)
+    own = {"ppo": rollouts, "cem": lessons, "individuals": climbs}
+    learn = own[name](hidden, batch) if name in own else competitors.ours(name, hidden, batch, "cpu", 1, SECONDS, changes)
 
     def turn() -> tuple[int, float]:
         start = time.process_time()
@@ -87,7 +88,7 @@ def imitation(hidden: tuple[int, ...], batch: int) -> float:
     return fastest(turn)
 
 
-def rollouts(hidden: tuple[int, ...]) -> Callable[[], tuple[int, float]]:
+def rollouts(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float]]:
     """Return a turn of PPO: rollouts of 512 steps that cost no simulation, and the updates from them."""
     config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512, "learner.device": "cpu"})
     layout = Layout((competitors.OBSERVATION, *hidden, competitors.ACTION))
@@ -98,6 +99,39 @@ def rollouts(hidden: tuple[int, ...]) -> Callable[[], tuple[int, float]]:
         return learner.phase(env, next(phases), 0, 512, True).gradient_updates
 
     return competitors.chunks(learn, 1, SECONDS)
+
+
+def lessons(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float]]:
+    """Return a turn of the lessons of CEM-RL's critic."""
+    config, layout = distribution(hidden, batch)
+    learner, phases = learners.make("cem", config, layout, layout.initial(0, 0)), iter(range(10**9))
+    for observation, action, reward, next_observation in competitors.transitions():
+        learner.replay.add(observation, action, reward, next_observation, False)
+
+    def learn(count: int) -> int:
+        return turns.run(learner.teach([learner.theta], count, next(phases))).gradient_updates
+
+    return competitors.chunks(learn, 1, SECONDS)
+
+
+def climbs(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float]]:
+    """Return a turn of an individual's training."""
+    config, layout = distribution(hidden, batch)
+    operators, random = learners.make_operators("individuals", config, layout), np.random.default_rng(0)
+    states = np.stack([observation for observation, *_ in competitors.transitions()])
+    theta, critic = layout.initial(0, 0), random.standard_normal(operators.critic_size, dtype=np.float32)
+
+    def climb(count: int) -> int:
+        operators.trained(theta, critic, states, count, random)
+        return count
+
+    return competitors.chunks(climb, 1, SECONDS)
+
+
+def distribution(hidden: tuple[int, ...], batch: int) -> tuple[Config, Layout]:
+    """Return settings and layout of CEM-RL."""
+    fields = {"algorithm": "cem_rl", "policy.hidden": hidden, "cem_rl.batch_size": batch, "learner.device": "cpu"}
+    return updated(Config(), fields), Layout((competitors.OBSERVATION, *hidden, competitors.ACTION))
 
 
 def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
@@ -132,7 +166,7 @@ def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> 
 
 
 def installed() -> list[str]:
-    """Return the learners whose libraries are there; name the others."""
+    """Return what makes updates, of the learners whose libraries are there; name the others."""
     found = []
     for name in learners.LEARNERS:
         try:
@@ -140,7 +174,7 @@ def installed() -> list[str]:
             found.append(name)
         except learners.NotInstalled as error:
             note(f"left out: {error}")
-    return found
+    return found + ["individuals"] * ("cem" in found)
 
 
 def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:

@@ -39,9 +39,7 @@ class Start:
 
 LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "cem": "CEM", "ppo": "PPO"}  # file here -> its class
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
-
-
-OPERATORS = {"genetic": ("operators", "GeneticOperators"), "individuals": ("individuals", "Individuals")}  # file here, class
+OPERATORS = {"genetic": ("operators", "GeneticOperators"), "individuals": ("individuals", "Individuals")}  # -> file here, class
 
 
 def make_operators(name: str, config: Config, layout: Layout) -> Any:
@@ -68,6 +66,6 @@ def load(name: str) -> ModuleType:
             gc.enable()
 
 
-def make(name: str, *start: Any) -> Any:
+def make(name: str, *start: Any, **more: Any) -> Any:
     """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled."""
-    return getattr(load(name), LEARNERS[name])(Start(*start))
+    return getattr(load(name), LEARNERS[name])(Start(*start, **more))

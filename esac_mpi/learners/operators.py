@@ -8,7 +8,7 @@ from esac_mpi.policy import Layout
 
 
 class GeneticOperators:
-    """Distillation crossover and proximal mutation with a configuration's numbers; see contracts.Operators."""
+    """Distillation crossover and proximal mutation with a configuration's numbers; see contracts.GeneticOperators."""
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.critic_size = critics.critic_size(config, layout)

@@ -24,6 +24,7 @@ class Replay:
         self.added = 0
         self._first = 0  # the oldest transition ever put into this ring
         self._held: int | None = None
+        self._apart = False  # whether these are other rows than the ranks'
         self.columns = columns(observation_size, action_size)
         numbers = width(observation_size, action_size)
         # a transition is one row: one cache miss when sampled
@@ -63,8 +64,18 @@ class Replay:
         self._rows[np.arange(self.added - len(newest), self.added) % len(self._rows)] = newest
 
     def advance(self, count: int) -> None:
-        """Take in so many transitions that others have written."""
+        """Take in so many transitions that others have written. Raises RuntimeError where that is not the room of this replay."""
+        if self._apart:
+            raise RuntimeError("the ranks' room is smaller than what the replay holds: its budget is spent")
         self.added += count
+
+    def make_room(self, count: int) -> None:
+        """Have room for `count` transitions: apart, where the ranks' is smaller, as in a run whose budget was cut once spent.
+
+        So they are kept for a larger budget.
+        """
+        if count > self.capacity:
+            self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
 
     def sample(
         self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None

@@ -1,0 +1,298 @@
+"""CEM-RL: a generation against its parts, the three promises, the replay that ranks share, what is counted."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from conftest import EAGER, ROOT, environment, run
+from small_cem import arguments, assert_same, made, part
+from small_erl import Ending
+from whole_runs import assert_same_run, summary
+
+from esac_mpi import check, experience, set_up, turns
+from esac_mpi.algorithms import cem, cem_rl
+from esac_mpi.check import memory
+from esac_mpi.comm import Abandoned
+from esac_mpi.config import load
+from esac_mpi.distribution import Gaussian, rank_weights, told
+from esac_mpi.envs import TaskError, make
+from esac_mpi.learners import cem as lessons
+from esac_mpi.learners import individuals
+from esac_mpi.noise import Purpose, generator
+from esac_mpi.record import Run, read
+from esac_mpi.rollout import NoFiniteReturn
+from esac_mpi.stop import GivenUp
+
+CRITICS = ["serial", "parallel"]
+SMALL = ["--cem_rl.start_steps", 40]  # of Ending's short episodes
+MORE = {  # a ring smaller than a generation; nobody who is not trained
+    "serial": ["--cem_rl.fitness_episodes", 2, "--cem_rl.replay_capacity", 200],
+    "parallel": ["--cem_rl.trained_fraction", 1, "--cem_rl.sampling", "onesided", "--cem_rl.population_size", 5],
+}
+
+
+@pytest.mark.parametrize("critic", CRITICS)
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, alone, monkeypatch):
+    line = arguments("cem_rl", "--cem_rl.critic", critic, *MORE[critic])
+    alone(*line, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
+    run(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    monkeypatch.setenv("NODES", "2")
+    run(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", program=EAGER)
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    rows = Run.open(tmp_path / "straight").columns
+    assert rows["metrics/trained"].tolist() == [0, *([1] * 5)]
+    assert rows["metrics/gradient_updates"][-1] > 0
+    assert rows["metrics/member_updates"][-1] > 0
+
+
+def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(world):
+    """The second generation that trains, made again of its parts: lessons, trainings, episodes, and where the mean goes."""
+    small = made(world, "cem_rl", *SMALL)
+    for _ in range(3):
+        small.generation()
+    params, options, before = small.params, small.params.config.cem_rl, small.saved()
+    assert small.state.counters.learner_phases >= 1
+    other = made(world, "cem_rl", *SMALL)
+    other.load(before)
+    kept = other.learner.replay.rows(0, other.learner.replay.added)["observation"]
+    gaussian = Gaussian(small.state.mean.copy(), small.state.variance.copy())
+    z = np.stack([cem.individual(params, options, gaussian, 4, i, np.empty_like(gaussian.mean)) for i in range(6)])
+    updates = round(0.3 * small.state.last_steps) // 3, round(0.2 * small.state.last_steps)
+    phase = turns.run(other.learner.teach(list(z[:3]), updates[0], 4))
+    for i in range(3):
+        random = generator(0, Purpose.TRAINING, 4, i)
+        z[i] = params.operators.trained(z[i], other.learner.taught[i], kept, updates[1], random)
+    actor = cem.policy(params, small.env)
+    played = [cem.play(params, options, Ending(), actor.set(one), 4, i) for i, one in enumerate(z)]
+    fitness = np.array([one.episodic_return for one in played])
+    elites = np.argsort(-fitness)[:3]
+    expected = told(gaussian, z[elites], rank_weights(3, "log"), 0.95 * small.state.damp + 0.05 * 1e-5, True)
+    row = small.generation()
+    np.testing.assert_array_equal(row["fitness"], fitness)
+    assert row["elites"].tolist() == elites.tolist()
+    assert row["critic_loss"] == phase.critic_loss
+    assert min(updates) > 0
+    np.testing.assert_array_equal(small.state.mean, expected.mean)
+    np.testing.assert_array_equal(small.state.variance, expected.variance)
+    new = np.vstack([one.rows for one in played])
+    added = small.learner.replay.added
+    stored = small.learner.replay.rows(added - len(new), added)
+    np.testing.assert_array_equal(stored["observation"], new[:, :3])
+    np.testing.assert_array_equal(stored["reward"], new[:, 6])
+
+
+def test_under_a_parallel_critic_all_learn_from_it_as_it_was_and_it_is_taught_for_the_mean(world, monkeypatch):
+    small, given, honest = made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel"), [], individuals.Individuals.trained
+
+    def trained(self, theta, critic, *rest):
+        given.append(critic.copy())
+        return honest(self, theta, critic, *rest)
+
+    monkeypatch.setattr(individuals.Individuals, "trained", trained)
+    while not small.generation()["trained"]:
+        pass
+    given.clear()
+    before, mean, critic = small.saved(), small.state.mean.copy(), small.learner.critic_vector()
+    updates = round(0.3 * small.state.last_steps)
+    small.generation()
+    assert len(given) == 3
+    assert all(np.array_equal(one, critic) for one in given)
+    assert np.array_equal(small.learner.theta, mean)
+    other = made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel")
+    other.load(before)
+    turns.run(other.learner.teach([mean], updates, small.state.generation))
+    assert np.array_equal(small.learner.critic_vector(), other.learner.critic_vector())
+
+
+PARTS = {  # where a generation is given up: a function, and which call of it
+    "an episode": (experience, "explore", 2),
+    "a lesson": (lessons.CEM, "_teach_once", 3),
+    "a training": (individuals.Individuals, "trained", 2),
+    "a trained one's episode": (experience, "explore", 6),
+}
+
+
+@pytest.mark.parametrize("critic", CRITICS)
+def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(critic, world, monkeypatch):
+    """Given up in each part in turn, saved, and gone on with in another process; the ring wraps."""
+    more = *SMALL, "--cem_rl.critic", critic, "--cem_rl.replay_capacity", 60
+    straight = made(world, "cem_rl", *more)
+    for _ in range(len(PARTS) + 3):
+        straight.generation()
+    small = made(world, "cem_rl", *more)
+    for _ in range(3):
+        small.generation()
+    for place, (where, name, call) in PARTS.items():
+        before, honest, calls = small.saved(), getattr(where, name), []
+
+        def function(*arguments, honest=honest, calls=calls, call=call):
+            calls.append(1)
+            result = honest(*arguments)
+            if len(calls) == call:
+                raise GivenUp
+            return result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, function)
+            with pytest.raises(Abandoned):
+                small.generation()
+        after = small.saved()
+        assert_same(before, after)
+        world.end_background()  # as in a new process
+        small = made(world, "cem_rl", *more)
+        small.load(after)
+        assert small.generation()["trained"], place
+    assert_same(small.saved(), straight.saved())
+    np.testing.assert_array_equal(small.state.replay, straight.state.replay)
+    assert small.learner.replay.added > 2 * 60
+
+
+POINTS = [  # of one process each, in the generations after the checkpoint that it goes on from, one every second generation
+    ("esac_mpi.experience:explore", 20),
+    ("esac_mpi.learners.cem:CEM._teach_once", 50),
+    ("esac_mpi.learners.individuals:Individuals.trained", 4),
+    ("esac_mpi.algorithms.cem_rl:remember", 3),
+    ("esac_mpi.record.files:_keep", 2),
+]
+
+
+def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone):
+    fast = "--cem_rl.replay_capacity", 300, "--checkpoint.every_generations", 2
+    line = arguments("cem_rl", *fast, "--budget.generations", 12)
+    alone(*line, "--run-dir", tmp_path / "straight")
+    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(POINTS), *line, "--run-dir", tmp_path / "killed"]
+    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert json.loads(done.stdout) == [-signal.SIGKILL] * len(POINTS), done.stderr
+    kept = read(tmp_path / "killed/checkpoint.h5")
+    assert 0 < kept[1]["generation"] < 12
+    assert not {"state/replay", "state/critics"} & kept[0].keys()
+    run(3, *line, "--run-dir", tmp_path / "killed")
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("breaking", [0, 3])
+def test_every_step_and_update_is_counted(breaking, world, monkeypatch):
+    """Where an episode breaks, its last step is counted and not learned from."""
+    steps, taught = [], []
+
+    class Adam(individuals.Adam):
+        def step(self):
+            steps.append(1)
+            super().step()
+
+    honest = lessons.CEM._teach_once
+    monkeypatch.setattr(individuals, "Adam", Adam)
+    monkeypatch.setattr(lessons.CEM, "_teach_once", lambda *given: [taught.append(1), honest(*given)][1])
+    env = Ending()
+    env.breaking = breaking
+    small = made(world, "cem_rl", *SMALL, "--cem_rl.fitness_episodes", 2, env=env)
+    counters, lengths = small.state.counters, [int(small.generation()["length"].sum()) for _ in range(4)]
+    assert counters.env_steps_population == counters.nominal_steps == env.steps == sum(lengths)
+    assert counters.env_steps == env.steps
+    assert counters.unstable_episodes == env.broken
+    assert (env.broken > 0) == bool(breaking)
+    assert small.state.transitions == small.learner.replay.added == env.steps - env.broken
+    assert counters.gradient_updates == len(taught) == sum(3 * (round(0.3 * steps) // 3) for steps in lengths[:3])
+    assert counters.member_updates == len(steps) == sum(3 * round(0.2 * steps) for steps in lengths[:3])
+    assert counters.learner_phases == 3
+    assert small.learner.env_steps == env.steps
+
+
+def test_nothing_is_trained_before_start_steps_or_before_there_is_a_batch(world):
+    late = made(world, "cem_rl", "--cem_rl.start_steps", 70)
+    steps = [0]
+    for _ in range(4):
+        assert late.generation()["trained"] == (steps[-1] >= 70)
+        steps.append(late.env.steps)
+    assert steps[1] < 70 < steps[3]
+    wide = made(world, "cem_rl", "--cem_rl.start_steps", 0, "--cem_rl.batch_size", 60)
+    rows = [wide.generation() for _ in range(2)]
+    assert [row["trained"] for row in rows] == [0, 0]
+    assert wide.state.counters.learner_phases == wide.state.counters.member_updates == 0
+    assert np.isnan(rows[0]["critic_loss"])
+
+
+def test_a_ring_smaller_than_a_generation_has_the_newest_transitions(world):
+    """Nobody is trained, so that both play the same episodes."""
+    still = "--cem_rl.trained_fraction", 0
+    small, whole = (made(world, "cem_rl", *still, "--cem_rl.replay_capacity", capacity) for capacity in (17, 1000))
+    for _ in range(3):
+        small.generation()
+        whole.generation()
+        stop = whole.learner.replay.added
+        kept, all_of_them = small.learner.replay.rows(stop - 17, stop), whole.learner.replay.rows(stop - 17, stop)
+        for name, rows in kept.items():
+            np.testing.assert_array_equal(rows, all_of_them[name])
+    assert small.state.replay.shape[0] == 17 < stop / 3
+
+
+def test_a_population_of_which_no_return_is_finite_ends_the_run_and_changes_nothing(world):
+    env = Ending()
+    small = made(world, "cem_rl", *SMALL, env=env)
+    for _ in range(3):
+        small.generation()
+    before, env.breaking = small.saved(), 1
+    with pytest.raises(NoFiniteReturn, match="generation 4: the return of no individual is finite"):
+        small.generation()
+    assert_same(small.saved(), before)
+
+
+def test_a_budget_that_is_cut_and_raised_again_loses_no_transition(tmp_path, alone):
+    """Of 180 a generation, stopped at the second: room for 180 alone where 360 are kept, then for 720."""
+    line = arguments("cem_rl")
+    for generations in (2, 1, 4):
+        alone(*line, "--budget.generations", generations, "--run-dir", tmp_path / "cut")
+        assert summary(tmp_path / "cut")["generation"] == max(generations, 2)
+        if generations < 4:
+            status = tmp_path / "cut/status.json"
+            status.write_text(status.read_text().replace('"complete"', '"requeue"'))
+    alone(*line, "--budget.generations", 4, "--run-dir", tmp_path / "straight")
+    assert_same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+def test_there_is_room_for_what_a_budget_adds_on_each_node_and_for_what_is_put_together(world):
+    def rows(*more):
+        return len(made(world, "cem_rl", *more).state.replay)
+
+    assert rows("--budget.generations", 3) == 3 * 6 * 10
+    assert rows("--budget.env_steps", 100, "--cem_rl.fitness_episodes", 2) == 100 + 2 * 6 * 10
+    assert rows("--budget.env_steps", 10**6) == 1000
+    assert rows("--budget.generations", 1, "--cem_rl.batch_size", 100) == 100
+    for fraction, most in ((0, 6), (0.5, 3), (0.7, 4), (1, 6)):
+        assert cem_rl.board(made(world, "cem_rl", "--cem_rl.trained_fraction", fraction).params).rows == most
+
+
+def test_what_is_saved_of_a_state_is_neither_replay_nor_scratch(world):
+    assert {*part(made(world, "cem_rl").saved(), "state")} & {"replay", "critics"} == set()
+
+
+@pytest.mark.parametrize("name", ["cem", "cem_rl"])
+def test_shared_memory_needed_is_what_a_run_allocates(name, world):
+    config, _ = load(list(map(str, arguments(name))))
+    env, sizes, honest = make("Pendulum-v1", 30), [], world._node.shared
+    world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
+    made(world, name, env=env)
+    replay = 1000 * (2 * 3 + 1 + 2) * 4
+    assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > replay * (name == "cem_rl")
+
+
+@pytest.mark.parametrize(("fraction", "found"), [(0, 6), (0.5, 3), (1, 6)])
+def test_a_run_is_looked_at_beforehand(fraction, found, world, tmp_path, capsys):
+    config, _ = load(list(map(str, arguments("cem_rl", "--cem_rl.trained_fraction", fraction, "--run-dir", tmp_path / "run"))))
+    assert check.check(config, world) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"work +{found} episodes a generation on 1 evaluating rank", said)
+    assert re.search(r"replay +comes to take .* on each node", said)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "discrete"), [("cem", True), ("cem_rl", False)])
+def test_choices_are_for_those_without_gradients(name, discrete):
+    config, _ = load(["--algorithm", name, "--task.id", "CartPole-v1"])
+    with nullcontext() if discrete else pytest.raises(TaskError, match=f"2 discrete actions; {name} needs continuous ones"):
+        set_up.make_task(config)
