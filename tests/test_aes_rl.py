@@ -35,7 +35,7 @@ def test_the_clock_goes_on_and_individuals_are_trained_by_a_critic_that_never_st
     rows = Run.open(straight).columns
     ends = rows["metrics/virtual_end"].ravel()
     assert (np.diff(ends) >= 0).all()
-    trained = rows["metrics/trained"].ravel().astype(bool)
+    trained = rows["metrics/learned"].ravel().astype(bool)
     assert 0 < trained.mean() < 1
     length = rows["metrics/length"].ravel()
     assert (np.cumsum(length)[trained][0]) > 200

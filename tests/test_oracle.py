@@ -14,7 +14,7 @@ SOLVED = 0.06  # rms error of the best policy over [-1, 1]; of what they begin w
 STEPS = {  # about 1.5 times what the slowest of ten seeds took
     **{"es": 13_000, "esac": 3500, "sac": 1000, "td3": 1000, "ddpg": 2300, "ppo": 900},
     **{"erl": 3800, "perl": 2000, "derl": 3800, "pderl": 2000},
-    **{"cem": 9000, "cem_rl": 1500},
+    **{"cem": 9000, "cem_rl": 1500, "aes_rl": 4200},
 }
 EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "slot"}
 REPLAYED = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 100}
@@ -42,6 +42,11 @@ TABLES: dict[str, dict] = {  # what the line needs beside defaults
     "cem_rl": {
         **{"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 200, "lr_actor": 3e-3, "lr_critic": 3e-3},
         **{"critic_updates_per_step": 1.0, "actor_updates_per_step": 0.3, "variance_init": 0.003},
+    },
+    "aes_rl": {
+        **{"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 200, "lr_actor": 3e-3, "lr_critic": 3e-3},
+        **{"workers": 3, "critic_chunk": 50, "mean_episodes": 1, "actor_updates_window": 3, "variance_init": 0.003},
+        **{"relative_baseline": 1.0},
     },
 }
 

@@ -29,6 +29,8 @@ BASE = {
     "erl.population_size": 4, "erl.memory_size": 40, "erl.mutation_batch": 8, "erl.distillation_batch": 4,
     "erl.distillation_epochs": 1, "erl.batch_size": 4, "erl.replay_capacity": 50, "erl.critic_hidden": (4, 4),
     "erl.sync_interval": 2, "cem.population_size": 4, "cem_rl.population_size": 4,
+    "aes_rl.workers": 2, "aes_rl.start_steps": 10, "aes_rl.batch_size": 4, "aes_rl.critic_chunk": 5, "aes_rl.replay_capacity": 50,
+    "aes_rl.actor_updates_window": 2, "aes_rl.arrivals_per_generation": 3, "aes_rl.mean_episodes": 1,
     "cem_rl.start_steps": 5, "cem_rl.batch_size": 4, "cem_rl.replay_capacity": 50,
 }  # fmt: skip
 CASES = [
@@ -52,6 +54,9 @@ CASES = [
     {"algorithm": "cem"},
     {"algorithm": "cem_rl"},
     {"algorithm": "cem_rl", "cem_rl.critic": "parallel", "cem_rl.sampling": "onesided"},
+    {"algorithm": "aes_rl"},
+    {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.variance_rule": "fixed"},
+    {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
     {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},
 ]
 

@@ -77,7 +77,8 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     norm, spread = (float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance))
     if not np.isfinite(norm):
         raise ThetaNotFinite(f"generation {k}: the mean is no longer finite, the last checkpoint stands: lower the variance")
-    row = {name: state.row[:, i].copy() for i, name in enumerate(COLUMNS)}
+    whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
+    row = {name: state.row[:, i].astype(np.int64 if name in whole else np.float64) for i, name in enumerate(COLUMNS)}
     about = {"theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
     state.row[:], state.arrived, state.generation = np.nan, 0, k
     timing = {"busy_seconds": np.array(ranks), "seconds_evaluate": world.clock() - start, "seconds_wait": world.waited - waited}

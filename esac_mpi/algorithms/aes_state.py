@@ -57,7 +57,7 @@ class State:
 
 
 COLUMNS = (
-    "fitness", "length", "trained", "worker", "virtual_end", "lag", "p", "mean_return",
+    "fitness", "length", "learned", "worker", "virtual_end", "lag", "p", "mean_return",
 )  # of an arrival in State.row; lag: arrivals since it was given out  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def init(params: Params, world: Memory) -> State:
         mean=world.share(mean),
         replay=world.shared((kept + reserve(config, params.horizon), width(o, a))),
         written=world.shared((1,), np.int64),
-        variance=np.full(d, aes.variance, np.float32),
+        variance=np.full(d, aes.variance_init, np.float32),
         critic=np.zeros(size, np.float32),
         task_number=numbers(IDLE),
         task_start=numbers(),
@@ -107,7 +107,7 @@ def init(params: Params, world: Memory) -> State:
 
 def rules(aes: AESRL) -> tuple[update_rules.MeanRule, update_rules.VarianceRule, update_rules.SuccessRule]:
     """Return how mean and variance move."""
-    scale = {"absolute": aes.absolute_baseline, "relative": aes.relative_baseline}.get(aes.mean_rule, aes.fitness_range)
+    scale = {"absolute": -aes.absolute_baseline, "relative": aes.relative_baseline}.get(aes.mean_rule, aes.fitness_range)
     return (
         update_rules.MeanRule(aes.mean_rule, scale, aes.p_positive, aes.p_negative, aes.sigmoid_signless),
         update_rules.VarianceRule(aes.variance_rule, aes.variance_n, aes.variance_least_p),

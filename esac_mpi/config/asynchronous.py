@@ -37,15 +37,15 @@ class AESRL(Table):
     """Range r of linear and sigmoid [return]. C: HalfCheetah; Hopper 600, Walker2d 800, Ant and Humanoid 960, Swimmer 48."""
     relative_baseline: Annotated[PositiveFloat, OnlyWith(mean_rule="relative")] = 2000.0
     """Baseline f_b of relative, below the mean's return [return]. C: as fitness_range."""
-    absolute_baseline: Annotated[float, OnlyWith(mean_rule="absolute")] = -2000.0
-    """Baseline f_b of absolute [return]. C: minus fitness_range."""
+    absolute_baseline: Annotated[NonNegativeFloat, OnlyWith(mean_rule="absolute")] = 2000.0
+    """How far below 0 the baseline of absolute is, -f_b [return]. C: as fitness_range."""
     p_positive: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 1.0
     """Factor of the move to a better individual. P: Eq. 7; C: none."""
     p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 0.0
     """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
     sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
     """Whether the sigmoid knows no such factors (C), so that a worse individual draws the mean by up to a half."""
-    variance: PositiveFloat = 1e-3
+    variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     variance_floor: NonNegativeFloat = 1e-5
     """Least variance after a change. C."""
