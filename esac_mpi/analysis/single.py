@@ -16,7 +16,7 @@ def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
     for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
         curve = column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):
-            axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"noisy population, {name}")
+            axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
     others = [name for name in policies(run) if name not in POLICIES]
     for policy in policies(run):
         colour = COLOURS[[*POLICIES, *others].index(policy) % len(COLOURS)]
