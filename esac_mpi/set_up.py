@@ -239,8 +239,8 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
         return
     try:
         if job.learner is not None:
-            if job.learner.replay is not None:
-                first, stop = job.run.restored.replay_bounds
+            first, stop = job.run.restored.replay_bounds
+            if job.learner.replay is not None and stop - first > job.learner.replay.capacity:
                 job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)

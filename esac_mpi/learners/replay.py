@@ -70,12 +70,11 @@ class Replay:
         self.added += count
 
     def make_room(self, count: int) -> None:
-        """Have room for `count` transitions: apart, where the ranks' is smaller, as in a run whose budget was cut once spent.
+        """Have room for `count` transitions apart from the ranks', which is smaller: a run whose budget was cut once it was spent.
 
         So they are kept for a larger budget.
         """
-        if count > self.capacity:
-            self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
+        self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
 
     def sample(
         self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None
