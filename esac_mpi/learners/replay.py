@@ -70,7 +70,7 @@ class Replay:
         self.added += count
 
     def make_room(self, count: int) -> None:
-        """Have room for `count` transitions apart from the ranks', which is smaller: a run whose budget was cut once it was spent.
+        """Have room for `count` transitions apart from the ranks', which is smaller: a run whose budget was cut once spent.
 
         So they are kept for a larger budget.
         """
