@@ -61,7 +61,9 @@ def train(
     try:
         world.agree()
         go_on(job)
-        return finish(job, "--fresh" in command)
+        code = finish(job, "--fresh" in command)
+        world.end_dispatch()
+        return code
     except Exception:
         if job.run:
             fail(job)

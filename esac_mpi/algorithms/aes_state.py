@@ -99,7 +99,7 @@ def init(params: Params, world: Memory) -> State:
         task_theta=np.zeros((workers, d), np.float32),
         task_mean=np.zeros((workers + 1, d), np.float32),
         task_critic=np.zeros((workers, size), np.float32),
-        successes=update_rules.no_history(aes.success_window),
+        successes=update_rules.no_history(aes.success_window * (aes.variance_rule == "success")),
         lengths=np.zeros(aes.actor_updates_window, np.int64),
         row=np.full((aes.arrivals_per_generation, len(COLUMNS)), np.nan),
     )

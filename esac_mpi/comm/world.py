@@ -124,6 +124,12 @@ class World:
             self._dispatch = Dispatch(self._comm, self.stop, self.watchdog, self.clock, work)
         return self._dispatch
 
+    def end_dispatch(self) -> None:
+        """Let go of a run's tasks, on all ranks alike; another run in this process has its own."""
+        if self._dispatch is not None:
+            self._dispatch.free()
+        self._dispatch = None
+
     def node_of(self, rank: int) -> int:
         """Return the node of a rank."""
         return next(node for node, ranks in enumerate(self._ranks) if rank in ranks)
@@ -310,8 +316,7 @@ class World:
         """Release the shared arrays; none may be used afterwards. All ranks call this."""
         if self.nodes > 1:
             self._settle()
-        if self._dispatch is not None:
-            self._dispatch.free()
+        self.end_dispatch()
         self._boards.clear()
         self._node.free()
 
