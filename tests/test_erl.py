@@ -25,6 +25,9 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
     run(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", program=EAGER)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = Run.open(tmp_path / "straight").columns
+    children = (rows["metrics/slot_kind"][0] == 2).sum()
+    imitated = 2 * (60 // 8) if name in ("derl", "pderl") else 0  # epochs, of both parents' 30 transitions
+    assert rows["metrics/member_updates"][0] == imitated * children
     assert rows["metrics/gradient_updates"][-1] > 0
     assert {0, 1, 2} == {*rows["metrics/slot_kind"].ravel().tolist()}
     assert (rows["metrics/injected"] >= 0).tolist() == [False, True] * 3

@@ -94,6 +94,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     champion = state.population[selection.order(played.fitness)[0]].copy()
     learning.enter(own(phase, played), world, state.counters, state.theta, learner)
     state.counters.env_steps_population += played.steps
+    state.counters.member_updates += erl_births.imitation_updates(params, state, plan.births)
     state.counters.nominal_steps += played.steps + played.learner.episodic_length  # the public code's frames
     erl_births.write(params, state, k, plan, vectors, champion, world)
     state.noise, state.injected = played.noise, plan.inject

@@ -135,6 +135,17 @@ def crossed(params: Params, state: State, k: int, births: Births, slot: int) -> 
     return params.operators.distilled((first, second), start, states, state.critic, random)
 
 
+def imitation_updates(params: Params, state: State, births: Births) -> int:
+    """Return the gradient updates by which a generation's children imitate their parents."""
+    erl = params.config.erl
+    if not distils(erl):
+        return 0
+    held = [min(memories.size(memory(state, member)), erl.memory_size // 2) for member in range(erl.population_size)]
+    children = np.flatnonzero(births.kind == Kind.CHILD)
+    states = [held[first] + held[second] for first, second in zip(births.first[children], births.second[children], strict=True)]
+    return sum(erl.distillation_epochs * (count // erl.distillation_batch) for count in states)
+
+
 def mutated(params: Params, state: State, k: int, births: Births, slot: int, theta: np.ndarray) -> np.ndarray:
     """Return theta [d] of a slot's next member, mutated; one that remembers nothing stays as it is under proximal mutation."""
     erl, random = params.config.erl, noise.generator(params.config.seed, Purpose.GENETIC, k, slot)
