@@ -5,6 +5,8 @@ import pytest
 from conftest import EAGER, ROUTINE, run
 from whole_runs import assert_same_run, summary
 
+from esac_mpi.analysis import Unusable
+from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.record import Run
 
 SMALL = [
@@ -61,3 +63,8 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
 def test_bad_rules_are_refused(capsys):
     done = run(0, *SMALL, "--aes_rl.variance_rule", "success", code=2)
     assert "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative" in done.stderr
+
+
+def test_a_clock_on_other_ranks_is_not_made_up(straight):
+    with pytest.raises(Unusable, match="its tasks are in no generation"):
+        computed(Run.open(straight), Machine(8))

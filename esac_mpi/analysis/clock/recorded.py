@@ -110,6 +110,8 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
     """
     own = run.columns.get("timing/member_seconds")
     if own is None:
+        if "metrics/virtual_end" in run.columns:
+            raise Unusable(f"{run.path}: its tasks are in no generation: it has no clock on other ranks")
         if "metrics/fitness" in run.columns:
             raise Unusable(f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks")
         count = shared_episodes(run)
