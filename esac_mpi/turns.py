@@ -1,8 +1,10 @@
 """Work that yields between its parts, so that other work gets its turn."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
+Part = TypeVar("Part")
+Told = TypeVar("Told")
 Result = TypeVar("Result")
 
 
@@ -13,3 +15,18 @@ def run(work: Generator[object, None, Result]) -> Result:
             next(work)
         except StopIteration as end:
             return end.value
+
+
+def told(
+    work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1
+) -> Generator[Told, None, Result]:
+    """Do the work; yield how(part, number) of what it yields, numbered from 1, at every so manyth; return what it comes to."""
+    number = 0
+    while True:
+        try:
+            part = next(work)
+        except StopIteration as end:
+            return end.value
+        number += 1
+        if number % every == 0:
+            yield how(part, number)

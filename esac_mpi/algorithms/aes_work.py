@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from esac_mpi import turns
 from esac_mpi.algorithms.aes_state import State
 from esac_mpi.contracts import World
 from esac_mpi.noise import Purpose, generator, integer
@@ -64,15 +65,8 @@ def work(params: Params, state: State, world: World, learner: Any, order: Order)
 def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
     """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
     cost, steps = params.config.aes_rl.update_cost, learner.teach([order.mean], order.updates, order.number, order.held)
-    done = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return lasts(cost, order.updates), (learner.critic_vector(), end.value.critic_loss)
-        done += 1
-        if done % 4 == 0:
-            yield lasts(cost, done)
+    phase = yield from turns.told(steps, lambda _, done: lasts(cost, done), every=4)
+    return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 
 def bring(state: State, world: World, order: Order) -> Generator[int, None, None]:
@@ -102,22 +96,13 @@ def individual(params: Params, state: State, world: World, order: Order) -> Gene
         states = state.replay[newest, :o]
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
-        while True:
-            try:
-                yield lasts(aes.update_cost, next(training))
-            except StopIteration as end:
-                theta = end.value
-                break
+        theta = yield from turns.told(training, lambda done, _: lasts(aes.update_cost, done))
     actor = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(a), np.ones(a)).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + aes.mean_episodes):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
-        while True:
-            try:
-                yield spent + next(playing)
-            except StopIteration as end:
-                transitions, episode = end.value
-                break
+        before = spent
+        transitions, episode = yield from turns.told(playing, lambda steps, _, before=before: before + steps)
         rows = rows if number else transitions
         played.append(episode)
         spent += episode.episodic_length
