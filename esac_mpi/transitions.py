@@ -40,6 +40,16 @@ def joined(
     return np.concatenate([observation, action, [reward, terminated], next_observation], dtype=np.float32)
 
 
+def write_ring(ring: np.ndarray, rows: np.ndarray, stop: int) -> None:
+    """Write rows [n, ...] as the last ones before number `stop` into a ring, where number i lies in place i % size."""
+    ring[np.arange(stop - len(rows), stop) % len(ring)] = rows
+
+
+def read_ring(ring: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Return a copy of the rows of numbers [start, stop) of a ring."""
+    return ring[np.arange(start, stop) % len(ring)]
+
+
 def packed_size(capacity: int, width: int) -> int:
     """Return how many float64 `capacity` transitions of `width` float32 are packed into."""
     return 1 + -(-capacity * width // 2)

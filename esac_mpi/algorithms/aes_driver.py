@@ -12,6 +12,7 @@ from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params
+from esac_mpi.transitions import read_ring, write_ring
 
 
 class Driver:
@@ -51,8 +52,7 @@ class Driver:
             return order
         self._brought[node] = order.held
         oldest = max(first, order.held - self.params.config.aes_rl.replay_capacity)
-        rows = state.replay[np.arange(oldest, order.held) % len(state.replay)]
-        return order._replace(first=first, rows=rows)
+        return order._replace(first=first, rows=read_ring(state.replay, oldest, order.held))
 
     def _give(self, worker: int, start: int) -> None:
         """Draw a worker's next individual, from the distribution as it is."""
@@ -140,8 +140,8 @@ class Driver:
     def _keep(self, result: Result) -> None:
         """Put an individual's transitions into the replay, and count its steps."""
         state, count = self.state, len(result.rows)
-        state.replay[np.arange(state.transitions, state.transitions + count) % len(state.replay)] = result.rows
         state.transitions += count
+        write_ring(state.replay, result.rows, state.transitions)
         state.written[0] = state.transitions
         self._brought[self.world.node] = state.transitions
         self.learner.replay.advance(count)

@@ -14,6 +14,7 @@ from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.params import Params
 from esac_mpi.policy import Policy
 from esac_mpi.rollout import exploring
+from esac_mpi.transitions import read_ring, write_ring
 
 PAUSE = 1e-4  # between two looks whether this node's ring has what others bring [s]
 
@@ -72,8 +73,7 @@ def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tu
 def bring(state: State, world: World, order: Order) -> Generator[int, None, None]:
     """Put what an order brings into this node's ring, and wait for what others bring."""
     if order.rows is not None:
-        numbers = np.arange(order.held - len(order.rows), order.held)
-        state.replay[numbers % len(state.replay)] = order.rows
+        write_ring(state.replay, order.rows, order.held)
         while state.written[0] < order.first:
             time.sleep(PAUSE)
             yield 0
@@ -92,8 +92,7 @@ def individual(params: Params, state: State, world: World, order: Order) -> Gene
     if order.updates:
         assert order.critic is not None
         assert params.operators is not None
-        newest = np.arange(max(0, order.held - aes.replay_capacity), order.held) % len(state.replay)
-        states = state.replay[newest, :o]
+        states = read_ring(state.replay[:, :o], max(0, order.held - aes.replay_capacity), order.held)
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
         theta = yield from turns.told(training, lambda done, _: lasts(aes.update_cost, done))

@@ -31,7 +31,7 @@ from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose, generator
 from esac_mpi.params import THETA_ES, Params, Row
 from esac_mpi.rollout import Board
-from esac_mpi.transitions import doubles, floats, width
+from esac_mpi.transitions import doubles, floats, width, write_ring
 
 
 def reserve(config: Config, horizon: int) -> int:
@@ -251,8 +251,7 @@ def remember(state: State, found: Experience, world: World, learner: Any) -> Non
 
     def work(_: int) -> np.ndarray:  # one after the other: one may write over another
         for i in range(found.counts.size):
-            rows = found.rows(i)[-len(state.replay) :]
-            state.replay[np.arange(first[i + 1] - len(rows), first[i + 1]) % len(state.replay)] = rows
+            write_ring(state.replay, found.rows(i)[-len(state.replay) :], first[i + 1])
         return np.zeros(1)
 
     world.over_blocks(work, 1, 1)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.transitions import columns, joined, width
+from esac_mpi.transitions import columns, joined, read_ring, width, write_ring
 
 
 class Replay:
@@ -61,7 +61,7 @@ class Replay:
             raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and more would be added")
         newest = rows[max(count - len(self._rows), 0) :]
         self.added += count
-        self._rows[np.arange(self.added - len(newest), self.added) % len(self._rows)] = newest
+        write_ring(self._rows, newest, self.added)
 
     def advance(self, count: int) -> None:
         """Take in so many transitions that others have written. Raises RuntimeError where that is not the room of this replay."""
@@ -99,7 +99,7 @@ class Replay:
         first = max(self._first, self.added - len(self._rows))
         if not first <= start <= stop <= self.added:
             raise ValueError(f"replay holds transitions {first} to {self.added}; asked for {start} to {stop}")
-        rows = self._rows[np.arange(start, stop) % len(self._rows)]
+        rows = read_ring(self._rows, start, stop)
         return {name: rows[:, column] for name, column in self.columns._asdict().items()}
 
     def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
@@ -108,9 +108,8 @@ class Replay:
         if rows.keys() != named.keys():
             raise ValueError(f"transitions must have {sorted(named)}, got {sorted(rows)}")
         stop = start + len(rows["reward"])
-        where = np.arange(start, stop) % len(self._rows)
         for name, column in named.items():
-            self._rows[where, column] = rows[name]
+            write_ring(self._rows[:, column], rows[name], stop)
         self._first = self._first if start == self.added else start
         self.added = stop
 
