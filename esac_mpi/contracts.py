@@ -54,7 +54,6 @@ class World(Memory, Protocol):
     waited: float  # time that this rank has spent waiting for others [s]
     watchdog: Watchdog
     background: Background | None  # what this rank does beside the exchanges
-    local: int  # this rank of its node's
     node: int  # this rank's
     in_flight: int  # generation whose background was begun and has not been ended; 0 = none; equal on all ranks
 

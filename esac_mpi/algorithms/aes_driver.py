@@ -6,7 +6,7 @@ import numpy as np
 
 from esac_mpi import distribution, noise, update_rules
 from esac_mpi.agenda import Agenda, Task
-from esac_mpi.algorithms.aes_state import COLUMNS, IDLE, State, rules
+from esac_mpi.algorithms.aes_state import IDLE, State, rules
 from esac_mpi.algorithms.aes_work import Order, Result
 from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
@@ -132,7 +132,6 @@ class Driver:
         state.row[state.arrived] = (
             result.episodic_return, result.length, trained, worker, state.time, lag, update.p * moves, state.mean_return,
         )  # fmt: skip
-        assert len(COLUMNS) == state.row.shape[1]
         state.arrived += 1
         state.told += 1
         state.counters.member_updates += int(state.task_updates[worker])

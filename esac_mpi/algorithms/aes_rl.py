@@ -61,7 +61,7 @@ def board(params: Params) -> Board:
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: so many arrivals; return its metrics and its timing."""
     start, waited, k = world.clock(), world.waited, state.generation + 1
-    tasks = world.dispatch(partial(aes_work.work, params, state, world, learner))
+    tasks = world.dispatch(partial(aes_work.work, params, state, learner))
     busy = tasks.busy
     if not tasks.begun:
         world.over_blocks(lambda _: mark(state), 1, 1)

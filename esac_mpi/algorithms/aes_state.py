@@ -82,8 +82,8 @@ def init(params: Params, world: Memory) -> State:
     kept = int(min(aes.replay_capacity, max(added(config, params.horizon), aes.batch_size)))
     workers = aes.workers
 
-    def numbers(first: int = 0) -> np.ndarray:
-        return np.full(workers + 1, first, np.int64)
+    def numbers() -> np.ndarray:
+        return np.zeros(workers + 1, np.int64)
 
     return State(
         mean=world.share(mean),
@@ -91,7 +91,7 @@ def init(params: Params, world: Memory) -> State:
         written=world.shared((1,), np.int64),
         variance=np.full(d, aes.variance_init, np.float32),
         critic=np.zeros(size, np.float32),
-        task_number=numbers(IDLE),
+        task_number=numbers() + IDLE,
         task_start=numbers(),
         task_updates=numbers(),
         task_held=numbers(),

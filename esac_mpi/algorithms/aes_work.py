@@ -9,7 +9,6 @@ import numpy as np
 
 from esac_mpi import turns
 from esac_mpi.algorithms.aes_state import State
-from esac_mpi.contracts import World
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.params import Params
 from esac_mpi.policy import Policy
@@ -43,7 +42,6 @@ class Result(NamedTuple):
     mean_returns: np.ndarray  # float64 [episodes] of the mean
     mean_length: int
     unstable: int  # episodes
-    seconds: float
 
 
 def lasts(cost: float, updates: int) -> int:
@@ -51,13 +49,13 @@ def lasts(cost: float, updates: int) -> int:
     return math.ceil(cost * updates)
 
 
-def work(params: Params, state: State, world: World, learner: Any, order: Order) -> Generator[int, None, tuple[int, Any]]:
+def work(params: Params, state: State, learner: Any, order: Order) -> Generator[int, None, tuple[int, Any]]:
     """Do a task; yield how long it has taken so far, and return that and its result."""
     try:
         if order.theta is None:
             return (yield from teach(params, learner, order))
-        yield from bring(state, world, order)
-        return (yield from individual(params, state, world, order))
+        yield from bring(state, order)
+        return (yield from individual(params, state, order))
     except Exception as error:
         error.add_note(f"in task {order.number} of worker {order.worker} (seed {params.config.seed})")
         raise
@@ -70,7 +68,7 @@ def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tu
     return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 
-def bring(state: State, world: World, order: Order) -> Generator[int, None, None]:
+def bring(state: State, order: Order) -> Generator[int, None, None]:
     """Put what an order brings into this node's ring, and wait for what others bring."""
     if order.rows is not None:
         write_ring(state.replay, order.rows, order.held)
@@ -83,9 +81,9 @@ def bring(state: State, world: World, order: Order) -> Generator[int, None, None
         yield 0
 
 
-def individual(params: Params, state: State, world: World, order: Order) -> Generator[int, None, tuple[int, Result]]:
+def individual(params: Params, state: State, order: Order) -> Generator[int, None, tuple[int, Result]]:
     """Train an individual if it is to learn, and let it and the mean play."""
-    aes, seed, (o, *_, a), start = params.config.aes_rl, params.config.seed, params.layout.sizes, world.clock()
+    aes, seed, (o, *_, a) = params.config.aes_rl, params.config.seed, params.layout.sizes
     env, theta, spent = params.own_env, order.theta, lasts(aes.update_cost, order.updates)
     assert env is not None
     assert theta is not None
@@ -109,5 +107,4 @@ def individual(params: Params, state: State, world: World, order: Order) -> Gene
     own, *others = played
     returns = np.array([episode.episodic_return for episode in others])
     steps, unstable = sum(e.episodic_length for e in others), sum(np.isnan(e.episodic_return) for e in played)
-    seconds = world.clock() - start
-    return spent, Result(own.episodic_return, own.episodic_length, rows, theta, returns, steps, int(unstable), seconds)
+    return spent, Result(own.episodic_return, own.episodic_length, rows, theta, returns, steps, int(unstable))

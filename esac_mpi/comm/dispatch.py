@@ -45,7 +45,7 @@ class Dispatch:
     def __init__(self, comm: Any, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
                  work: Callable[[Any], Work]) -> None:  # fmt: skip
         self._comm = comm.Dup()  # messages of its own
-        self.rank, self.size = comm.rank, comm.size
+        self.size = comm.size
         self._stop, self._watchdog, self._clock, self._work = stop, watchdog, clock, work
         self._own: list[tuple[Task, Work]] = []  # begun here and not ended
         self._at: dict[int, Task] = {}  # rank 0: other rank -> the task that is there
