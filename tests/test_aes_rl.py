@@ -65,6 +65,13 @@ def test_bad_rules_are_refused(capsys):
     assert "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative" in done.stderr
 
 
+def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path):
+    wide = [*SMALL, "--policy.activation", "tanh", "--aes_rl.variance_init", 1e38, "--aes_rl.start_steps", 0]  # (1e19 x)**2
+    done = run(2, *wide, *TASK, "--budget.generations", 2, "--run-dir", tmp_path / "run", code=1)
+    assert done.stderr.count("generation 1: mean or variance is not finite, the last checkpoint stands") == 1
+    assert "Traceback" not in done.stderr
+
+
 def test_a_clock_on_other_ranks_is_not_made_up(straight):
     with pytest.raises(Unusable, match="its tasks are in no generation"):
         computed(Run.open(straight), Machine(8))

@@ -74,9 +74,10 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     world.agree()
     if over:
         raise Abandoned  # what has arrived is in the state
-    norm, spread = (float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance))
-    if not np.isfinite(norm):
-        raise ThetaNotFinite(f"generation {k}: the mean is no longer finite, the last checkpoint stands: lower the variance")
+    norms = [float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance)]
+    norm, spread = world.from_root(norms)  # which alone has the variance
+    if not np.isfinite([norm, spread]).all():
+        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
     whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
     row = {name: state.row[:, i].astype(np.int64 if name in whole else np.float64) for i, name in enumerate(COLUMNS)}
     about = {"theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
