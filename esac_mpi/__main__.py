@@ -16,7 +16,7 @@ import platform
 import sys
 import traceback
 
-from esac_mpi import check, comm, config, job, learners, log, rollout, train
+from esac_mpi import agenda, check, comm, config, job, learners, log, rollout, train
 
 
 def parse(world: comm.World, argv: list[str]) -> tuple[config.Config, bool] | int:
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
         if world and world.rank == 0:
             print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
         return job.FAILED
-    except (learners.LearnerNotFinite, rollout.ReturnDiffers) as error:  # rank 0 alone raises these
+    except (learners.LearnerNotFinite, rollout.ReturnDiffers, agenda.OrderDiffers) as error:  # rank 0 alone raises these
         told = ", ".join([str(error), *getattr(error, "__notes__", [])])
         comm.abort(job.FAILED, f"esac_mpi: {told}; the last checkpoint stands")
     except BaseException:

@@ -6,12 +6,14 @@ told in the order of (virtual end, worker): one that has come in waits until no 
 the progress of these shows. So what is told when does not depend on who does the work, or how fast: the answer depends on
 the number of workers alone. This is conservative discrete-event simulation (Chandy and Misra 1979) on the run itself.
 
-`Arrival` is the other order: results are told as they come in.
+`Arrival` is the other order: results are told as they come in, or as a record says that they came.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 AT_LEAST = 1  # what every task lasts at least [steps]
 
@@ -67,13 +69,18 @@ class Agenda:
 class Arrival(Agenda):
     """The same with results told as they come in: nobody waits, and what is told when depends on the machines.
 
-    `replayed`: workers in the order in which another run told their results, which this one then does, too.
+    due: workers whose results are told before all others, in this order, which a record has, int64 [n]. strict: whether tasks
+    that do not go with it are an error; else what is left of it is forgotten. may_be_told: whether a result that has come in
+    can be told; where it cannot, those that came later go before it. It is not asked of what is due.
     """
 
-    def __init__(self, replayed: Iterator[int] | None = None) -> None:
+    def __init__(
+        self, due: Sequence[int] | np.ndarray = (), strict: bool = True, may_be_told: Callable[[Task], bool] = lambda task: True
+    ) -> None:
         super().__init__()
+        self.due = np.asarray(due, np.int64)
+        self._strict, self._may_be_told = strict, may_be_told
         self._came: list[int] = []  # workers whose results have come in, in this order
-        self._replayed, self._due = replayed, None if replayed is None else next(replayed, None)
 
     def end(self, task: Task) -> None:
         """Note that a task's result has come in."""
@@ -81,11 +88,27 @@ class Arrival(Agenda):
         self._came.append(task.worker)
 
     def tell(self) -> Task | None:
-        """Take out and return the task whose result is told next; None where there is none."""
-        if self._replayed is None:
-            return self._tasks.pop(self._came.pop(0)) if self._came else None
-        task = None if self._due is None else self._tasks.get(self._due)
-        if task is None or not task.done:
+        """Take out and return the task whose result is told next; None where there is none. Raises OrderDiffers."""
+        if self.due.size and int(self.due[0]) not in self._tasks:
+            if self._strict:
+                raise OrderDiffers(
+                    f"worker {self.due[0]} is due by the record of the order, and has no task: the run that has it gave other "
+                    "results, on another machine or with other versions; there it can be made again"
+                )
+            self.due = self.due[:0]
+        worker = self._next()
+        if worker is None:
             return None
-        self._due = next(self._replayed, None)
-        return self._tasks.pop(task.worker)
+        self.due = self.due[1:]
+        self._came.remove(worker)
+        return self._tasks.pop(worker)
+
+    def _next(self) -> int | None:
+        """Return the worker whose result is told next; None where it has not come in."""
+        if self.due.size:
+            return next((worker for worker in self._came if worker == self.due[0]), None)
+        return next((worker for worker in self._came if self._may_be_told(self._tasks[worker])), None)
+
+
+class OrderDiffers(Exception):
+    """Results cannot be told in the order of a record: other tasks than those that it is of."""

@@ -26,6 +26,7 @@ from esac_mpi.job import (
     fail,
     learner_arrays,
     main_policy,
+    pending_arrays,
     pending_row,
     progress,
     replay,
@@ -208,9 +209,12 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     """Open the run directory, on rank 0."""
     if job.world.rank:
         return None
-    from esac_mpi.record import Run
+    from esac_mpi.record import Run, source
 
-    run = Run.begin(run_directory(job.config), job.config, origin, fresh)
+    path = run_directory(job.config)
+    if job.config.own.follows and Run.foresee(path, job.config, origin, fresh).restored is None:
+        state.follow(job.state, source(job.config, path, origin))
+    run = Run.begin(path, job.config, origin, fresh)
     log.append_to(run.path / "log.txt", 0, platform.node())
     return run
 
@@ -250,6 +254,9 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
             job.state.best = Best()  # of another task
         if job.run.task_changed or moved(job.run, origin):
             state.compare_no_more(job.state)
+        if job.config.own.follows is not None and job.run.dropped and state.follow(job.state, job.run.published):
+            parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
+            job.run.checkpoint(job.state.generation, *parts)  # which replaces metrics.h5, so that it has the order alone
     except (KeyError, ValueError):
         fail(job)
         raise

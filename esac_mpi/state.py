@@ -6,8 +6,11 @@ machine and the task that found it. Marked "scratch" is what a generation writes
 Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room of the learner's replay, with which it is
 stored. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field so named has, -1 for
 none: where a replay holds the transitions, a checkpoint has but the numbers, and of what the replay has lost `<name>.lost`.
+Marked "order" is in which order results are still to be told, by a record of them: (columns of a run's history, function of the
+state and their rows after its generation).
 """
 
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
@@ -80,6 +83,19 @@ def compare_no_more(state: Any) -> None:
     for f in fields(state):
         if f.metadata.get("compared"):
             setattr(state, f.name, np.full_like(getattr(state, f.name), np.nan))
+
+
+def follow(state: Any, history: Mapping[str, np.ndarray]) -> bool:
+    """Let results be told in the order that a run's history has beyond this state of it; return whether that is new."""
+    more = False
+    for f in fields(state):
+        if "order" in f.metadata:
+            names, order = f.metadata["order"]
+            found = order(state, *(history[name][state.generation :] for name in names))
+            if found.size > getattr(state, f.name).size:  # else it has this one already, and what comes after it
+                setattr(state, f.name, found)
+                more = True
+    return more
 
 
 def share(state: Any, world: World) -> None:

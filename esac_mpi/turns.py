@@ -17,9 +17,7 @@ def run(work: Generator[object, None, Result]) -> Result:
             return end.value
 
 
-def told(
-    work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1
-) -> Generator[Told, None, Result]:
+def told(work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1) -> Generator[Told, None, Result]:
     """Do the work; yield how(part, number) of what it yields, numbered from 1, at every so manyth; return what it comes to."""
     number = 0
     while True:

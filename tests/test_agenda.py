@@ -95,7 +95,7 @@ def test_in_order_of_arrival_nobody_waits_and_the_record_of_it_is_followed():
     finish(agenda, 2, 100)
     finish(agenda, 0, 5)
     assert [agenda.tell().worker, agenda.tell().worker, agenda.tell()] == [2, 0, None]
-    again = Arrival(iter([2, 0, 1]))
+    again = Arrival([2, 0, 1])
     for worker in range(3):
         again.give(worker, 0, None)
     finish(again, 0, 5)

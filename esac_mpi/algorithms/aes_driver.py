@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import distribution, noise, update_rules
-from esac_mpi.agenda import Agenda, Task
-from esac_mpi.algorithms.aes_state import IDLE, State, rules
+from esac_mpi.agenda import Agenda, Arrival, Task
+from esac_mpi.algorithms.aes_moves import moved
+from esac_mpi.algorithms.aes_state import IDLE, State, keeps
 from esac_mpi.algorithms.aes_work import Order, Result
 from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
@@ -21,7 +22,7 @@ class Driver:
     def __init__(self, params: Params, state: State, world: World, learner: Any) -> None:
         """Take up the tasks that the state has; give every worker its first one in a new run."""
         self.params, self.state, self.world, self.learner = params, state, world, learner
-        self.agenda, self._rules = Agenda(), rules(params.config.aes_rl)
+        self.agenda = self._agenda()
         self._brought = np.full(world.nodes, state.transitions)  # transitions that each node's ring has
         for worker in range(params.config.aes_rl.workers):
             if state.task_number[worker] == IDLE:
@@ -31,9 +32,23 @@ class Driver:
         if state.task_number[-1] != IDLE:
             self._put_critic()
 
+    def _agenda(self) -> Agenda:
+        """Return the order of telling: in virtual time, or as results come in, after what a record says."""
+        aes = self.params.config.aes_rl
+        return Agenda() if aes.order == "virtual" else Arrival(self.state.due, bool(aes.replay), self._may_be_told)
+
+    def _may_be_told(self, task: Task) -> bool:
+        """Return whether a result's transitions leave what tasks that were not told read."""
+        read = {other.worker: other.order.held for other in self.agenda if other.order.updates}
+        coming = 0 if task.order.theta is None else len(task.result.rows)
+        own = read.pop(task.worker, None)
+        return keeps(self.params.config, self.params.horizon, self.state, coming, own, read.values())
+
     def told(self, task: Task) -> bool:
         """Hear of a result; give the next tasks out; return whether the generation is full."""
         state = self.state
+        if isinstance(self.agenda, Arrival):
+            state.due = self.agenda.due
         state.task_number[task.worker] = IDLE
         state.time = task.start + task.progress
         if task.worker == self.params.config.aes_rl.workers:
@@ -107,30 +122,21 @@ class Driver:
     def _taught(self, critic: np.ndarray, loss: float) -> None:
         """Let individuals see what the critic has become."""
         self.learner.release()
+        self.state.turns[self.state.arrived] += 1
         self.state.critic[:], self.state.critic_loss, self.state.critic_ended = critic, loss, self.state.time
         self.state.counters.gradient_updates += self.params.config.aes_rl.critic_chunk
         self.state.counters.learner_phases += 1
 
     def _arrived(self, task: Task, result: Result) -> None:
         """Move the distribution to or from an individual, and keep what it saw."""
-        state, aes, worker = self.state, self.params.config.aes_rl, task.worker
-        moves = state.counters.env_steps_population >= aes.start_steps
+        state, worker = self.state, task.worker
         if result.mean_returns.size:
             state.mean_return = float(result.mean_returns.mean())
-        mean_rule, variance_rule, success_rule = self._rules
-        update = update_rules.update(mean_rule, variance_rule, result.episodic_return, state.mean_return)
-        if moves:
-            gaussian = Gaussian(state.mean, state.variance)
-            new = distribution.moved(gaussian, result.theta, update.p, update.n, aes.variance_floor)
-            if aes.variance_rule == "success":
-                succeeded = result.episodic_return > state.mean_return
-                state.successes, factor = update_rules.variance_factor(success_rule, state.successes, succeeded)
-                new = distribution.scaled(new, factor, aes.variance_floor)
-            state.mean[:], state.variance[:] = new
+        p = moved(self.params.config.aes_rl, state, result)
         self._keep(result)
         lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0
         state.row[state.arrived] = (
-            result.episodic_return, result.length, trained, worker, state.time, lag, update.p * moves, state.mean_return,
+            result.episodic_return, result.length, trained, worker, state.time, lag, p, state.mean_return,
         )  # fmt: skip
         state.arrived += 1
         state.told += 1

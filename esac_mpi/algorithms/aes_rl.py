@@ -80,8 +80,8 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
     whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
     row = {name: state.row[:, i].astype(np.int64 if name in whole else np.float64) for i, name in enumerate(COLUMNS)}
-    about = {"theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
-    state.row[:], state.arrived, state.generation = np.nan, 0, k
+    about = {"critic_turns": state.turns.copy(), "theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
+    state.row[:], state.turns[:], state.arrived, state.generation = np.nan, 0, 0, k
     timing = {"busy_seconds": np.array(ranks), "seconds_evaluate": world.clock() - start, "seconds_wait": world.waited - waited}
     return {**row, **about}, timing
 

@@ -1,18 +1,34 @@
 """AES-RL's state: the distribution, the critic's turns, and every task that was given out and has not been told."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from esac_mpi import update_rules
 from esac_mpi.algorithms.declaration import added_by_phases
-from esac_mpi.config import AESRL, Config
+from esac_mpi.config import Config
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best, Counters
 from esac_mpi.params import THETA_ES, Params
 from esac_mpi.transitions import width
 
 IDLE = -1  # number of the task of a worker that has none
+
+
+def told_order(state: "State", worker: np.ndarray, critic_turns: np.ndarray) -> np.ndarray:
+    """Return the workers, the critic's among them, whose results are told after those that a state has, int64 [n].
+
+    worker, critic_turns: of the rows after its generation, int64 [generations, arrivals]: of each arrival, and how many turns of
+    the critic were told between it and the one before.
+    """
+    turns = critic_turns.ravel()
+    order = np.full(turns.size + turns.sum(), len(state.task_number) - 1)
+    order[np.arange(turns.size) + np.cumsum(turns)] = worker.ravel()
+    return order[state.arrived + state.turns.sum() :]
+
+
+ORDER = ("metrics/worker", "metrics/critic_turns"), told_order
 
 
 @dataclass
@@ -35,6 +51,11 @@ class State:
     successes: np.ndarray = field(metadata={"root": True})  # int64 [window] of the 1/5 rule
     lengths: np.ndarray = field(metadata={"root": True})  # int64 [window] steps of the last individuals
     row: np.ndarray = field(metadata={"root": True})  # float64 [arrivals, COLUMNS] of the generation so far
+    turns: np.ndarray = field(metadata={"root": True, "later": True})  # int64 [arrivals] of the critic, see told_order
+    ring: np.ndarray = field(metadata={"root": True})  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
+    ring_fitness: np.ndarray = field(metadata={"root": True})  # float64 [ring_size] their returns
+    damp: float = field(metadata={"later": True})  # epsilon of Eq. (2)
+    due: np.ndarray = field(metadata={"root": True, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, as last known
     critic_loss: float = np.nan  # of the critic's last turn
     trained: int = 1  # individuals given out for training, from 1 (Eq. 3)
@@ -62,11 +83,28 @@ COLUMNS = (
 
 
 def reserve(config: Config, horizon: int) -> int:
-    """Return the most transitions that come in while a task is at work, which still reads those before it [transitions]."""
+    """Return the most transitions that come in while a task is at work, which still reads those before it [transitions].
+
+    In order of arrival a result that would bring more waits: `keeps`.
+    """
     aes = config.aes_rl
     updates = max(aes.critic_chunk, aes.actor_updates_window * horizon)
     lasts = int(aes.update_cost * updates) + (1 + aes.mean_episodes) * horizon + 1
     return aes.workers * (lasts + horizon)
+
+
+def keeps(config: Config, horizon: int, state: State, coming: int, own: int | None, others: Iterable[int]) -> bool:
+    """Return whether an arrival of `coming` transitions leaves those in the ring that tasks which were not told read.
+
+    own, others: `task_held` of its own task and of these, None = it reads none. These must be able to begin anew, done or not.
+    Who reads the oldest may always come, for which there is room: so none waits for another that waits for it.
+    """
+    aes, others = config.aes_rl, list(others)
+    oldest = min(others, default=None)
+    if oldest is None or (own is not None and own <= oldest):
+        return True
+    last = state.transitions + coming + aes.workers * horizon
+    return last - len(state.replay) <= max(0, oldest - aes.replay_capacity)
 
 
 def added(config: Config, horizon: int) -> float:
@@ -80,7 +118,7 @@ def init(params: Params, world: Memory) -> State:
     assert params.operators is not None
     mean, size, d = params.layout.initial(config.seed, THETA_ES), params.operators.critic_size, params.layout.d
     kept = int(min(aes.replay_capacity, max(added(config, params.horizon), aes.batch_size)))
-    workers = aes.workers
+    workers, ring = aes.workers, aes.ring_size * (aes.mean_rule == "rank_oldest")
 
     def numbers() -> np.ndarray:
         return np.zeros(workers + 1, np.int64)
@@ -102,14 +140,9 @@ def init(params: Params, world: Memory) -> State:
         successes=update_rules.no_history(aes.success_window * (aes.variance_rule == "success")),
         lengths=np.zeros(aes.actor_updates_window, np.int64),
         row=np.full((aes.arrivals_per_generation, len(COLUMNS)), np.nan),
-    )
-
-
-def rules(aes: AESRL) -> tuple[update_rules.MeanRule, update_rules.VarianceRule, update_rules.SuccessRule]:
-    """Return how mean and variance move."""
-    scale = {"absolute": -aes.absolute_baseline, "relative": aes.relative_baseline}.get(aes.mean_rule, aes.fitness_range)
-    return (
-        update_rules.MeanRule(aes.mean_rule, scale, aes.p_positive, aes.p_negative, aes.sigmoid_signless),
-        update_rules.VarianceRule(aes.variance_rule, aes.variance_n, aes.variance_least_p),
-        update_rules.SuccessRule(aes.success_threshold, aes.success_factor, aes.success_frozen),
+        turns=np.zeros(aes.arrivals_per_generation, np.int64),
+        ring=np.zeros((ring, d), np.float32),
+        ring_fitness=np.zeros(ring),
+        damp=aes.damp,
+        due=np.zeros(0, np.int64),
     )

@@ -98,8 +98,7 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + aes.mean_episodes):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
-        before = spent
-        transitions, episode = yield from turns.told(playing, lambda steps, _, before=before: before + steps)
+        transitions, episode = yield from turns.told(playing, lambda steps, _: spent + steps)  # noqa: B023, it changes below
         rows = rows if number else transitions
         played.append(episode)
         spent += episode.episodic_length

@@ -11,11 +11,13 @@ from esac_mpi.job import spent
 
 def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
     """Return the line about the run, on rank 0, which alone knows its files. Nothing is made, moved or locked."""
-    from esac_mpi.record import Run
+    from esac_mpi.record import Run, source
 
-    codes = set_up.exit_codes(world)
+    codes, path = set_up.exit_codes(world), set_up.run_directory(config)
     try:
-        run = Run.foresee(set_up.run_directory(config), config, origin(env, ranks), fresh)
+        run = Run.foresee(path, config, origin(env, ranks), fresh)
+        if config.own.follows and run.restored is None:
+            source(config, path, origin(env, ranks))
     except tuple(codes) as error:
         return [Line("run", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
     if run.restored is None:

@@ -10,6 +10,7 @@ from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")
+BY_RETURN = ("full_move", *SIGNED)
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,19 @@ class AESRL(Table):
     update_cost: NonNegativeFloat = 0.5
     """What a gradient update lasts on the clock by which results are told [environment steps]. Ours; the nearer to the truth, the
     less is waited for."""
+    order: Literal["virtual", "arrival"] = "virtual"
+    """In which order results are told. virtual: by the clock of `workers` and `update_cost`, the same on any ranks. arrival: as
+    they come in, so that nobody waits (P, C); the order is in metrics.h5, where `replay` finds it."""
+    replay: Annotated[str, OnlyWith(order="arrival")] = ""
+    """Run directory of a finished run with order = arrival, which is made again to the bit, on any ranks: results are told in its
+    order. Settings as there; no larger budget."""
     arrivals_per_generation: PositiveInt = 10
     """Individuals of a row of metrics [individuals]. Ours: as many as CEM-RL's generation."""
-    mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative"] = "relative"
+    mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = "relative"
     """How far the mean moves to an individual: all the way to a better one, (1+1)-ES (P: Eq. 5); by the difference of returns
-    over a fixed range, linear or sigmoid (Eqs. 6 to 8); by an absolute or a relative baseline (Eqs. 9, 10)."""
-    variance_rule: Literal["adaptive", "fixed", "success"] = "adaptive"
+    over a fixed range, linear or sigmoid (Eqs. 6 to 8); by an absolute or a relative baseline (Eqs. 9, 10). rank_oldest: mean
+    and variance move as CEM's (P: Eqs. 1, 2) to the best of the newest, of which the oldest gives way (C: ACEM-RL)."""
+    variance_rule: Annotated[Literal["adaptive", "fixed", "success"], OnlyWith(mean_rule=BY_RETURN)] = "adaptive"
     """How the variance moves: by Welford's formula (P: Eq. 11) with n of the mean's own ratio (Eq. 12), or with a fixed n; or by
     Rechenberg's rule of one success in five, of the (1+1)-ES."""
     fitness_range: Annotated[PositiveFloat, OnlyWith(mean_rule=RANGED)] = 2000.0
@@ -47,12 +55,26 @@ class AESRL(Table):
     """Whether the sigmoid knows no such factors (C), so that a worse individual draws the mean by up to a half."""
     variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
-    variance_floor: NonNegativeFloat = 1e-5
+    variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
     """Least variance after a change. C."""
     variance_n: Annotated[PositiveFloat, OnlyWith(variance_rule="fixed")] = 10.0
     """n of fixed [individuals]. P, C: 10."""
-    variance_least_p: Annotated[Fraction, OnlyWith(variance_rule=("adaptive", "fixed"))] = 1e-3
+    variance_least_p: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))] = 1e-3
     """A smaller move of the mean leaves the variance as it is. C; P: 0."""
+    ring_size: Annotated[PositiveInt, OnlyWith(mean_rule="rank_oldest")] = 10
+    """Newest arrivals among which ranks are; nothing moves before there are so many [individuals]. C: 10."""
+    elite_fraction: Annotated[Fraction, OnlyWith(mean_rule="rank_oldest")] = 0.5
+    """Share of them, rounded, to which the distribution moves, by 1 / ring_size of the way; at least one is. C: half."""
+    elite_weights: Annotated[Literal["log", "equal"], OnlyWith(mean_rule="rank_oldest")] = "log"
+    """Weights of these, as `cem_rl.elite_weights`. C."""
+    damp: Annotated[NonNegativeFloat, OnlyWith(mean_rule="rank_oldest")] = 1e-3
+    """What is added to the variance before the first move. C."""
+    damp_limit: Annotated[NonNegativeFloat, OnlyWith(mean_rule="rank_oldest")] = 1e-5
+    """What it goes to, a step before every move. C."""
+    damp_tau: Annotated[Fraction, OnlyWith(mean_rule="rank_oldest")] = 0.95
+    """Share of it that ring_size such steps leave. C: 0.95 as an option that it does not read, 0.9 in effect."""
+    cov_extra_div: Annotated[bool, OnlyWith(mean_rule="rank_oldest")] = True
+    """Whether the elites' weighted variance is divided by their number once more (C), or not (P)."""
     success_window: Annotated[PositiveInt, OnlyWith(variance_rule="success")] = 10
     """Arrivals over which successes are counted [individuals]. C."""
     success_threshold: Annotated[Fraction, OnlyWith(variance_rule="success")] = 0.2
@@ -89,6 +111,11 @@ class AESRL(Table):
     """Transitions per update. C."""
     replay_capacity: PositiveInt = 200_000
     """Transitions kept, once on every node [transitions]. C."""
+
+    @property
+    def follows(self) -> str | None:
+        """The run directory by whose record the order of results goes; "" = it is recorded, None = it is virtual."""
+        return self.replay if self.order == "arrival" else None
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""

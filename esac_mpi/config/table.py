@@ -43,6 +43,14 @@ class Table:
 
     READS: ClassVar[Reads]  # said by every table of an algorithm; without default, so that it is not forgotten
 
+    @property
+    def follows(self) -> str | None:
+        """The run directory by whose record the order of results goes; "" = it is the machine's, and is recorded.
+
+        None = the settings decide it.
+        """
+        return None
+
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for every rule that this table, whose name is given, breaks, whatever algorithm runs."""
         yield from ()

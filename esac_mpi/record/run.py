@@ -182,6 +182,11 @@ class Run:
         return self._history.generations
 
     @property
+    def published(self) -> Columns:
+        """The history as metrics.h5 has it, the dropped rows, too, until it is replaced. Raises Unreadable."""
+        return Columns(self.path / METRICS)
+
+    @property
     def tail(self) -> Arrays:
         """The rows that are in no closed segment yet, metrics/<name> and timing/<name>, each [rows, ...]."""
         return self._history.tail

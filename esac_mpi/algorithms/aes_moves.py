@@ -1,0 +1,55 @@
+"""What an arrival does to AES-RL's distribution, on rank 0: by its return against the mean's, or by its rank among the newest."""
+
+from esac_mpi import distribution, update_rules
+from esac_mpi.algorithms.aes_state import State
+from esac_mpi.algorithms.aes_work import Result
+from esac_mpi.config import AESRL
+from esac_mpi.distribution import Gaussian
+from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
+
+
+def moved(aes: AESRL, state: State, result: Result) -> float:
+    """Move the distribution to or from an individual; return how far the mean moved to it. Before `start_steps` all stays."""
+    moves = state.counters.env_steps_population >= aes.start_steps
+    return by_rank(aes, state, result, moves) if aes.mean_rule == "rank_oldest" else by_return(aes, state, result, moves)
+
+
+def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
+    """Move the distribution by one arrival alone: Eqs. (4) to (12)."""
+    mean_rule, variance_rule, success_rule = rules(aes)
+    update = update_rules.update(mean_rule, variance_rule, result.episodic_return, state.mean_return)
+    if not moves:
+        return 0.0
+    new = distribution.moved(Gaussian(state.mean, state.variance), result.theta, update.p, update.n, aes.variance_floor)
+    if aes.variance_rule == "success":
+        succeeded = result.episodic_return > state.mean_return
+        state.successes, factor = update_rules.variance_factor(success_rule, state.successes, succeeded)
+        new = distribution.scaled(new, factor, aes.variance_floor)
+    state.mean[:], state.variance[:] = new
+    return update.p
+
+
+def rules(aes: AESRL) -> tuple[MeanRule, VarianceRule, SuccessRule]:
+    """Return how mean and variance move."""
+    assert aes.mean_rule != "rank_oldest"
+    scale = {"absolute": -aes.absolute_baseline, "relative": aes.relative_baseline}.get(aes.mean_rule, aes.fitness_range)
+    return (
+        MeanRule(aes.mean_rule, scale, aes.p_positive, aes.p_negative, aes.sigmoid_signless),
+        VarianceRule(aes.variance_rule, aes.variance_n, aes.variance_least_p),
+        SuccessRule(aes.success_threshold, aes.success_factor, aes.success_frozen),
+    )
+
+
+def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
+    """Put an arrival where the oldest was; move the distribution to the best of those that stand: Eqs. (1) and (2)."""
+    size, place = len(state.ring), state.told % len(state.ring)
+    state.ring[place], state.ring_fitness[place] = result.theta, result.episodic_return
+    best = distribution.ring_elites(state.ring_fitness, state.told + 1, max(1, round(aes.elite_fraction * size)))
+    if not (moves and best.size):
+        return 0.0
+    weights = distribution.rank_weights(best.size, aes.elite_weights)
+    state.damp = distribution.damped(state.damp, aes.damp_tau ** (1 / size), aes.damp_limit)
+    old = Gaussian(state.mean, state.variance)
+    new = distribution.told(old, state.ring[best], weights, state.damp, aes.cov_extra_div, 1 / size)
+    state.mean[:], state.variance[:] = new
+    return float(weights[best == place].sum()) / size

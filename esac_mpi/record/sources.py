@@ -1,0 +1,49 @@
+"""A run that another one makes again from its record of the order: whether it is one, and of the same settings."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.config import Config, ConfigError, differences, table_of
+from esac_mpi.directory import CONFIG
+from esac_mpi.record import task
+from esac_mpi.record.errors import Refused, Unreadable
+from esac_mpi.record.reading import Columns, RunFiles, open_run
+
+
+def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
+    """Return the history of the run whose order a run of this configuration follows (Table.follows).
+
+    now: what provenance says of the task here. Raises Refused where that run is not one to follow.
+    """
+    path, name = Path(config.own.follows or ""), f"{table_of(config.algorithm)}.replay"
+    try:
+        found = open_run(path)
+        wrong = problem(found, config, name)
+    except (OSError, Refused, Unreadable, ConfigError) as error:
+        raise Refused(f"{name}: {error}") from error
+    if path.resolve() == run_dir.resolve():
+        wrong = "is the run directory itself; choose another --run-dir"
+    if not wrong and config.task.changed == "refuse" and (changed := task.changes(found.provenance, now)):
+        wrong = f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it all the same"
+    if wrong:
+        raise Refused(f"{name}: {path} {wrong}")
+    return found.columns
+
+
+def problem(found: RunFiles, config: Config, name: str) -> str:
+    """Return why a run cannot be made again under this configuration; empty if it can."""
+    if found.config.algorithm != config.algorithm:
+        return f"is a run of {found.config.algorithm}, not of {config.algorithm}"
+    if found.config.own.follows is None:
+        return f"has no record of an order: {name.partition('.')[0]}.order = virtual gives the same run by the same settings"
+    if found.state != "complete":
+        return f"is not finished ({found.state}): let it come to the end of its budget first"
+    changed = {key: pair for key, pair in differences(found.config, config).items() if key != name}
+    if changed:
+        told = ", ".join(f"{key}: {was!r} -> {now!r}" for key, (was, now) in changed.items())
+        return f"has other settings: {told}; {found.path / CONFIG} has them all"
+    limits = zip(config.budget.limits, found.config.budget.limits, strict=True)
+    if any(now > was for now, was in limits):
+        return "has a smaller budget, at whose end its record ends; choose budget.* as there, or less"
+    return ""
