@@ -3,6 +3,7 @@ another node computes otherwise, and some that are slow, get stuck, or are signa
 """
 
 import os
+import random
 import signal
 import time
 from contextlib import suppress
@@ -73,6 +74,14 @@ class Slow(Walk):
         return super().step(action)
 
 
+class Delayed(Walk):
+    """Begin some episodes late, by a chance that is another one in every process."""
+
+    def reset(self, *, seed=None, options=None):
+        time.sleep(random.choice((0, 0, 0, 0.02)))
+        return super().reset(seed=seed, options=options)
+
+
 class Poisoned(Walk):
     """Pay something else, in the last bits, on rank 1 of MPICH's mpirun, but for the steps that nodes compare at the start."""
 
@@ -115,5 +124,5 @@ class Signalled(Walk):
                 time.sleep(left)
 
 
-for name in ("Counting", "Raising", "Breaking", "Slow", "Poisoned", "Stuck", "Signalled"):
+for name in ("Counting", "Raising", "Breaking", "Slow", "Delayed", "Poisoned", "Stuck", "Signalled"):
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

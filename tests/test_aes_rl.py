@@ -1,8 +1,13 @@
 """AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
 
+import json
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
-from conftest import EAGER, ROUTINE, run
+from conftest import EAGER, ROOT, ROUTINE, environment, run
 from whole_runs import assert_same_run, summary
 
 from esac_mpi.analysis import Unusable
@@ -14,7 +19,7 @@ SMALL = [
     *("--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 60, "--aes_rl.mean_episodes", 2, "--aes_rl.actor_updates_window", 3),
     *("--aes_rl.arrivals_per_generation", 6, "--aes_rl.relative_baseline", 100, "--checkpoint.every_generations", 2),
 ]
-TASK = ["--task.id", "Pendulum-v1", "--task.horizon", 40]
+TASK = ["--task.id", "own_envs:Delayed-v0"]
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +30,29 @@ def straight(tmp_path_factory, alone):
 
 
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, monkeypatch):
-    """Delayed at random by the machine; four ranks have a task each, two share them, and one does all."""
+    """Delayed at random by machine and task; four ranks have a task each, two share them, and one does all."""
     line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500]  # a ring that is written over
     run(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     monkeypatch.setenv("NODES", "2")
     run(4, *line, "--budget.generations", 8, "--run-dir", tmp_path / "parts", program=EAGER)
     assert_same_run(straight, tmp_path / "parts")
+
+
+KILLS = [
+    ("esac_mpi.record.held:Held.publish", 3),
+    ("esac_mpi.algorithms.aes_driver:Driver._taught", 2),
+    ("esac_mpi.algorithms.aes_driver:Driver._give", 17),
+    ("esac_mpi.record.held:Held.store", 2),
+]
+
+
+def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path):
+    line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500, "--budget.generations", 8, "--run-dir", tmp_path / "killed"]
+    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(KILLS), *line]
+    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert json.loads(done.stdout) == [-signal.SIGKILL] * len(KILLS), done.stderr
+    run(0, *line)
+    assert_same_run(straight, tmp_path / "killed")
 
 
 def test_the_clock_goes_on_and_individuals_are_trained_by_a_critic_that_never_stops(straight):

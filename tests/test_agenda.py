@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from esac_mpi.agenda import Agenda, Arrival
+from esac_mpi.agenda import Agenda, Arrival, OrderDiffers
 
 
 def finish(agenda, worker, lasted):
@@ -86,6 +86,33 @@ def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed)
             at_work.remove(moved)
             agenda.end(moved)
     assert told == expected
+
+
+def test_a_record_of_other_tasks_is_an_error_or_forgotten():
+    for strict in (True, False):
+        agenda = Arrival([1, 3, 0], strict)
+        for worker in range(2):
+            agenda.give(worker, 0, None)
+            finish(agenda, worker, 1)
+        assert agenda.tell().worker == 1
+        if strict:
+            with pytest.raises(OrderDiffers, match="worker 3 is due by the record of the order, and has no task"):
+                agenda.tell()
+        else:
+            assert (agenda.tell().worker, agenda.due.tolist()) == (0, [])
+
+
+def test_what_cannot_be_told_yet_lets_others_go_before():
+    full = {2}
+    agenda = Arrival(may_be_told=lambda task: task.worker not in full)
+    for worker in range(3):
+        agenda.give(worker, 0, None)
+    finish(agenda, 2, 1)
+    assert agenda.tell() is None
+    finish(agenda, 0, 9)
+    assert agenda.tell().worker == 0
+    full.clear()
+    assert agenda.tell().worker == 2
 
 
 def test_in_order_of_arrival_nobody_waits_and_the_record_of_it_is_followed():

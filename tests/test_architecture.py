@@ -101,7 +101,11 @@ def test_an_algorithm_imports_only_those_whose_variant_it_is():
     shared, parts = {"declaration"}, {"esac_state", "esac_phase", "esac_update"}
     own = {"esac_phase": {"esac_state"}, "esac_update": {"es", "esac_state"}}
     erl = {"erl_births": {"erl_play", "erl_state"}, "erl_play": {"erl_state"}, "erl": {"erl_births", "erl_play", "erl_state"}}
-    aes = {"aes_work": {"aes_state"}, "aes_moves": {"aes_state", "aes_work"}, "aes_driver": {"aes_state", "aes_work", "aes_moves"}}
+    aes = {
+        "aes_work": {"aes_state"},
+        "aes_moves": {"aes_state", "aes_work"},
+        "aes_driver": {"aes_state", "aes_work", "aes_moves"},
+    }
     aes["aes_rl"] = {"aes_state", "aes_work", "aes_driver"}
     variants = {"ddpg": {"td3"}, "esac": {"sac", *parts}, **own, **erl, "cem_rl": {"cem"}, **aes}
     for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):

@@ -143,6 +143,6 @@ def init(params: Params, world: Memory) -> State:
         turns=np.zeros(aes.arrivals_per_generation, np.int64),
         ring=np.zeros((ring, d), np.float32),
         ring_fitness=np.zeros(ring),
-        damp=aes.damp,
+        damp=aes.damp * bool(ring),
         due=np.zeros(0, np.int64),
     )

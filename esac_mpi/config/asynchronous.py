@@ -57,7 +57,7 @@ class AESRL(Table):
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
     """Least variance after a change. C."""
-    variance_n: Annotated[PositiveFloat, OnlyWith(variance_rule="fixed")] = 10.0
+    variance_n: Annotated[PositiveFloat, OnlyWith(mean_rule=BY_RETURN, variance_rule="fixed")] = 10.0
     """n of fixed [individuals]. P, C: 10."""
     variance_least_p: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))] = 1e-3
     """A smaller move of the mean leaves the variance as it is. C; P: 0."""
@@ -75,13 +75,13 @@ class AESRL(Table):
     """Share of it that ring_size such steps leave. C: 0.95 as an option that it does not read, 0.9 in effect."""
     cov_extra_div: Annotated[bool, OnlyWith(mean_rule="rank_oldest")] = True
     """Whether the elites' weighted variance is divided by their number once more (C), or not (P)."""
-    success_window: Annotated[PositiveInt, OnlyWith(variance_rule="success")] = 10
+    success_window: Annotated[PositiveInt, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 10
     """Arrivals over which successes are counted [individuals]. C."""
-    success_threshold: Annotated[Fraction, OnlyWith(variance_rule="success")] = 0.2
+    success_threshold: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.2
     """Share of successes above which the variance grows. C."""
-    success_factor: Annotated[Fraction, OnlyWith(variance_rule="success")] = 0.99
+    success_factor: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.99
     """What it is multiplied by where it shrinks; it grows by the inverse. C."""
-    success_frozen: Annotated[bool, OnlyWith(variance_rule="success")] = False
+    success_frozen: Annotated[bool, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = False
     """Whether the window stays what its first arrivals made it (C), or slides."""
     rl_gain: NonNegativeFloat = 50.0
     """Gain K_rl of the controller of how many individuals are trained. P: Eq. 3; C: 50."""
