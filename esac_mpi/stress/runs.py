@@ -47,6 +47,10 @@ PARTS = {
     "ESAC virtual": [*ESAC, *TIMED, *CARRIED],
     "PDERL": ["--algorithm=pderl", *(f"--erl.{option}" for option in (*FORM, *LEARNED)), *COMMON],
 }
+ASKED = ["workers=2", "arrivals_per_generation=2", "mean_episodes=1", "start_steps=200", "actor_updates_window=2"]
+TAUGHT = ["p_negative=0.1", "batch_size=16", "critic_chunk=40", "replay_capacity=400", "relative_baseline=20", "update_cost=0.2"]
+AES = ["--algorithm=aes_rl", *(f"--aes_rl.{option}" for option in (*ASKED, *TAUGHT)), *COMMON]
+ASYNCHRONOUS = {"AES-RL": AES, "AES-RL arrival": [*AES, "--aes_rl.order=arrival"]}
 
 
 class Broken(Exception):
@@ -66,6 +70,11 @@ class Part:
     runs: int = 0
     starts: int = 0
     slowest: float = 0.0  # longest time from a kill to the end of all processes [s]
+
+    @property
+    def recorded(self) -> bool:
+        """Whether each of its runs has an order of its own, by whose record it can be made again."""
+        return "--aes_rl.order=arrival" in self.arguments
 
 
 @dataclass
@@ -114,11 +123,18 @@ def compare(found: dict[str, np.ndarray], straight: dict[str, np.ndarray], whole
             raise Broken(f"{name} differs from the straight run's")
 
 
-def launch(part: Part, path: Path, ranks: int) -> Job:
-    """Start or go on with the run in `path`."""
+def longer(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the longer of two readings of a run's rows. Raises Broken unless the shorter one is its beginning."""
+    short, long = sorted((one, other), key=lambda found: len(found.get("metrics/generation", ())))
+    compare(short, long, whole=False)
+    return long
+
+
+def launch(part: Part, path: Path, ranks: int, *more: str) -> Job:
+    """Start or go on with the run in `path`; more: options beside the part's."""
     ours = Path(sys.executable).parent / "mpirun"
     launcher = [str(ours) if ours.exists() else "mpirun", "-n", str(ranks)]
-    options = [*part.arguments, "--budget.generations", str(GENERATIONS), "--run-dir", str(path)]
+    options = [*part.arguments, *more, "--budget.generations", str(GENERATIONS), "--run-dir", str(path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with open(part.place / "output.txt", "ab") as output:
         process = subprocess.Popen(
