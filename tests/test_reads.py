@@ -15,7 +15,7 @@ from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
 
 QUICKSTART = ROOT / "configs/quickstart.toml"
-SHIPPED = [QUICKSTART, *sorted((ROOT / "configs/esac").glob("*.toml"))]
+SHIPPED = [QUICKSTART, *sorted(path for name in ("esac", "aes_rl") for path in (ROOT / "configs" / name).glob("*.toml"))]
 BASE = {
     "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
@@ -188,7 +188,7 @@ def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
     assert told(tmp_path / "own.toml")[0].es.sigma == 0.005
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name} {path.stem}")
 def test_a_shipped_file_sets_nothing_in_vain(path):
     assert told(path)[1:] == ([], [])
 

@@ -45,6 +45,15 @@ def test_torture_sees_what_differs():
         runs.compare({"metrics/sigma": np.array([0.2])}, straight, whole=False)
 
 
+def test_torture_sees_rows_that_a_run_of_its_own_order_has_lost():
+    before = {"metrics/generation": np.arange(1, 4), "metrics/worker": np.array([0, 1, 1])}
+    after = {"metrics/generation": np.arange(1, 5), "metrics/worker": np.array([0, 1, 1, 0])}
+    assert runs.longer({}, before) is runs.longer(before, {}) is before
+    assert runs.longer(before, after) is runs.longer(after, before) is after
+    with pytest.raises(runs.Broken, match="metrics/worker differs"):
+        runs.longer(after, {**before, "metrics/worker": np.array([0, 1, 0])})
+
+
 def test_configurations_that_make_no_sense_give_one_message():
     printed = tool("fuzz_config", "--count", 170, "--run", 4)
     assert "170 configurations, 4 runs: 0 wrong answers" in printed
