@@ -48,13 +48,14 @@ def test_what_was_told_before_a_kill_is_told_again_in_that_order(killed):
     assert set(after["metrics/worker"].ravel().tolist()) == {0, 1, 2}
 
 
-def test_it_is_made_again_on_other_ranks_at_once_or_in_parts(killed, tmp_path, alone):
+def test_it_is_made_again_on_other_ranks_and_nodes_at_once_or_in_parts(killed, tmp_path, alone, monkeypatch):
     line = [*ARRIVAL, "--aes_rl.replay", killed[0]]
     for budget in (["--budget.generations", 3], BUDGET):
         alone(*line, *budget, "--run-dir", tmp_path / "one")
     assert_same_run(killed[0], tmp_path / "one")
-    run(3, *line, *BUDGET, "--run-dir", tmp_path / "three")
-    assert_same_run(killed[0], tmp_path / "three")
+    monkeypatch.setenv("NODES", "2")
+    run(2, *line, *BUDGET, "--run-dir", tmp_path / "two", program=EAGER)
+    assert_same_run(killed[0], tmp_path / "two")
 
 
 def config_of(path, **changes):

@@ -46,12 +46,12 @@ KILLS = [
 ]
 
 
-def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path):
+def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path, alone):
     line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500, "--budget.generations", 8, "--run-dir", tmp_path / "killed"]
     program = [sys.executable, ROOT / "tests/kills.py", json.dumps(KILLS), *line]
     done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert json.loads(done.stdout) == [-signal.SIGKILL] * len(KILLS), done.stderr
-    run(0, *line)
+    alone(*line)
     assert_same_run(straight, tmp_path / "killed")
 
 

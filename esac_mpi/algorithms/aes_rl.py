@@ -8,10 +8,15 @@ So the bits depend on `workers`, not on the number of ranks or their speeds. A g
 and evaluations are made; tasks go on over its end. What was given out and has not been told is in the state, and begins again
 after a restart, from what it was given: nothing that was told is lost.
 
+Under order = arrival, the paper's, they are told as they come in. Who does what next, and with which critic and replay, follows
+from the order in which results were told, and from nothing else: the rows have it (aes_state.told_order), and a run whose
+results are told in it is the same run.
+
 Where this differs from the paper, or from its public code:
 - The return of the mean is that of the mean when the individual was given out: its rank plays both.
 - Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by random actions' returns).
 - The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at the turn's start.
+- Rank-based oldest ranks the arrivals before that, too.
 - Noise on the target's action is in units of its bounds, the ratio of Eq. (7) counts in every rule, the 1/5 rule's window slides.
 """
 

@@ -101,7 +101,7 @@ def keeps(config: Config, horizon: int, state: State, coming: int, own: int | No
     """
     aes, others = config.aes_rl, list(others)
     oldest = min(others, default=None)
-    if oldest is None or (own is not None and own <= oldest):
+    if oldest is None or not coming or (own is not None and own <= oldest):
         return True
     last = state.transitions + coming + aes.workers * horizon
     return last - len(state.replay) <= max(0, oldest - aes.replay_capacity)
