@@ -254,12 +254,18 @@ def restore(job: Job, origin: dict[str, Any]) -> None:
             job.state.best = Best()  # of another task
         if job.run.task_changed or moved(job.run, origin):
             state.compare_no_more(job.state)
-        if job.config.own.follows is not None and job.run.dropped and state.follow(job.state, job.run.published):
-            parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
-            job.run.checkpoint(job.state.generation, *parts)  # which replaces metrics.h5, so that it has the order alone
+        if job.run.dropped:
+            keep_order(job, job.run)
     except (KeyError, ValueError):
         fail(job)
         raise
+
+
+def keep_order(job: Job, run: "Run") -> None:
+    """Let results be told in the order that dropped rows have, where the settings do not decide it, so that no row changes."""
+    if job.config.own.follows is not None and state.follow(job.state, run.published):
+        parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
+        run.checkpoint(job.state.generation, *parts)  # which replaces metrics.h5, so that it has the order alone
 
 
 def moved(run: "Run", origin: dict[str, Any]) -> dict[str, Any]:
