@@ -43,6 +43,7 @@ SOLE = {
     "evotorch": TIMED,
     "matplotlib": BESIDE,
 }
+LINES, TOOL = 350, 150  # at most, of a file, and of one in tools/
 
 
 def imports(path: Path) -> set[str]:
@@ -62,6 +63,14 @@ def part(path: Path) -> str:
 
 def layer(name: str) -> int:
     return next(i for i, names in enumerate(LAYERS) if name in names)
+
+
+def test_files_are_short():
+    root = PACKAGE.parent
+    for folder, most in {"esac_mpi": LINES, "tests": LINES, "tools": TOOL}.items():
+        for path in (root / folder).rglob("*.py"):
+            lines = len(path.read_text().splitlines())
+            assert lines <= most, f"{path.relative_to(root)}: {lines} lines, at most {most}"
 
 
 def test_imports_point_one_way():

@@ -108,7 +108,7 @@ def test_a_process_that_is_meant_to_be_alone_is_not_refused():
     comm.check_launcher({"PBS_NP": "64", "PBS_NODEFILE": "/nodes", "PBS_TASKNUM": "1", "NCPUS": "32"}, 1)
 
 
-def test_nodes_that_computed_different_parameters_are_named(world):
-    world.hosts = ["one", "two", "three"]
+def test_nodes_that_computed_different_parameters_are_named():
+    hosts = ["one", "two", "three"]
     with pytest.raises(comm.DivergedError, match=r"parameters of three differ from those of one"):
-        world._compare(np.array([5.0, 5.0, 6.0]))
+        comm.headers.compare(np.array([5.0, 5.0, 6.0]), hosts)

@@ -1,9 +1,11 @@
 """The ranks of a run, what travels between them, and what the ranks of a node share. The only importer of mpi4py."""
 
 from esac_mpi import contracts
+from esac_mpi.comm.headers import DivergedError, boards
 from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
 from esac_mpi.comm.node import free_memory
-from esac_mpi.comm.world import Abandoned, DivergedError, World, boards
+from esac_mpi.comm.world import World
+from esac_mpi.stop import Abandoned
 
 __all__ = [
     "Abandoned",

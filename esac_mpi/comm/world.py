@@ -22,22 +22,15 @@ from mpi4py import MPI
 
 from esac_mpi import schedule
 from esac_mpi.comm.dispatch import Dispatch, Work
+from esac_mpi.comm.headers import BACKGROUND, BUSY, CHECKSUM, GIVEN_UP, HEADER, STOP, boards, compare
 from esac_mpi.comm.launch import abort, library
 from esac_mpi.comm.node import Node
 from esac_mpi.contracts import Background
 from esac_mpi.stop import Abandoned, GivenUp, Stop
 from esac_mpi.watchdog import Watchdog
 
-# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
-# part given up.
-HEADER = 5
-BUSY, STOP, CHECKSUM, BACKGROUND, GIVEN_UP = range(HEADER)
 OVERDUE = 1  # tag of the message by which nodes hear that a rank of another one gives up
 POLLS = 50  # tests of an exchange between two slices of the background
-
-
-class DivergedError(Exception):
-    """Nodes computed different parameters."""
 
 
 class World:
@@ -167,7 +160,7 @@ class World:
         self._node.sync(partial(self._wait, background=background))
         self._between_nodes(table, headers, shares, bulk)
         self.waited += self.clock() - start - busy
-        self._compare(headers[:, CHECKSUM])
+        compare(headers[:, CHECKSUM], self.hosts)
         self.stopping = bool(headers[:, STOP].any())
         self.learning = bool(headers[:, BACKGROUND].any())
         if headers[:, GIVEN_UP].any():
@@ -349,16 +342,3 @@ class World:
             time.sleep(pause)
             pause = min(pause + 5e-6, 1e-3)
         self.watchdog.rests()
-
-    def _compare(self, checksums: np.ndarray) -> None:
-        if (checksums != checksums[0]).any():
-            odd = sorted({host for host, c in zip(self.hosts, checksums, strict=True) if c != checksums[0]})
-            raise DivergedError(
-                f"the parameters of {', '.join(odd)} differ from those of {self.hosts[0]}: these nodes compute different bits "
-                "(another CPU type or library version); run on nodes of one kind"
-            )
-
-
-def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
-    """Return the shape of what a node keeps for a `map`, float64: two boards in turn, each the results and all ranks' headers."""
-    return 2, count * columns + ranks * HEADER
