@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
 from esac_mpi.epsilon import Epsilon
@@ -35,3 +37,9 @@ def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, 
     """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
     network = params.config.policy
     return Policy(params.layout, network.activation, output or network.output, env.low, env.high, normaliser)
+
+
+def make_actor(params: Params, normaliser: Normaliser | None = None) -> Policy:
+    """Return a policy of the run's layout with actions in [-1, 1], as transitions have them."""
+    ones = np.ones(params.layout.sizes[-1])
+    return Policy(params.layout, params.config.policy.activation, "tanh", -ones, ones, normaliser)

@@ -24,6 +24,7 @@ from esac_mpi.envs import TaskError, make
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
 from esac_mpi.noise import Purpose, generator
+from esac_mpi.params import make_actor
 from esac_mpi.record import Run, read
 from esac_mpi.rollout import NoFiniteReturn
 from esac_mpi.stop import GivenUp
@@ -67,7 +68,7 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     for i in range(3):
         random = generator(0, Purpose.TRAINING, 4, i)
         z[i] = params.operators.trained(z[i], other.learner.taught[i], kept, updates[1], random)
-    actor = cem.policy(params, small.env)
+    actor = make_actor(params)
     played = [cem.play(params, options, Ending(), actor.set(one), 4, i) for i, one in enumerate(z)]
     fitness = np.array([one.episodic_return for one in played])
     elites = np.argsort(-fitness)[:3]

@@ -10,8 +10,7 @@ import numpy as np
 from esac_mpi import turns
 from esac_mpi.algorithms.aes_state import State
 from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.params import Params
-from esac_mpi.policy import Policy
+from esac_mpi.params import Params, make_actor
 from esac_mpi.rollout import exploring
 from esac_mpi.transitions import read_ring, write_ring
 
@@ -83,7 +82,7 @@ def bring(state: State, order: Order) -> Generator[int, None, None]:
 
 def individual(params: Params, state: State, order: Order) -> Generator[int, None, tuple[int, Result]]:
     """Train an individual if it is to learn, and let it and the mean play."""
-    aes, seed, (o, *_, a) = params.config.aes_rl, params.config.seed, params.layout.sizes
+    aes, seed, o = params.config.aes_rl, params.config.seed, params.layout.sizes[0]
     env, theta, spent = params.own_env, order.theta, lasts(aes.update_cost, order.updates)
     assert env is not None
     assert theta is not None
@@ -94,7 +93,7 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
         theta = yield from turns.told(training, lambda done, _: lasts(aes.update_cost, done))
-    actor = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(a), np.ones(a)).set(theta)
+    actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + aes.mean_episodes):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))

@@ -19,7 +19,7 @@ from esac_mpi.distribution import Gaussian, damped, rank_weights, sampled, slot_
 from esac_mpi.envs import Env
 from esac_mpi.experience import Experience, Played
 from esac_mpi.noise import Purpose
-from esac_mpi.params import THETA_ES, Params, Row
+from esac_mpi.params import THETA_ES, Params, Row, make_actor
 from esac_mpi.policy import Policy
 from esac_mpi.rollout import Board, NoFiniteReturn, ThetaNotFinite
 
@@ -78,7 +78,7 @@ def board(params: Params) -> Board:
 def generation(params: Params, state: State, world: World, env: Env, learner: None = None) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     cem, k, start = params.config.cem, state.generation + 1, world.clock()
-    actor, shape = policy(params, env), board(params)
+    actor, shape = make_actor(params), board(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         individual(params, cem, Gaussian(state.mean, state.variance), k, i, actor.theta)
@@ -91,12 +91,6 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     count(state, found)
     seconds = {"seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
     return {"fitness": found.returns, "length": found.lengths, **row}, {**found.timing, **seconds}
-
-
-def policy(params: Params, env: Env) -> Policy:
-    """Return a policy with actions in [-1, 1], as transitions have them."""
-    ones = np.ones(env.action_size)
-    return Policy(params.layout, params.config.policy.activation, "tanh", -ones, ones)
 
 
 def individual(params: Params, cem: CEM, gaussian: Gaussian, k: int, number: int, out: np.ndarray) -> np.ndarray:

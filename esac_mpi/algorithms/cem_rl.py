@@ -29,7 +29,7 @@ from esac_mpi.envs import Env
 from esac_mpi.experience import Experience, Played
 from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose, generator
-from esac_mpi.params import THETA_ES, Params, Row
+from esac_mpi.params import THETA_ES, Params, Row, make_actor
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import doubles, floats, width, write_ring
 
@@ -204,7 +204,7 @@ def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
 
 def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> Experience:
     """Let those play that nothing trains."""
-    cem, actor, (shape, _) = params.config.cem_rl, pure.policy(params, env), boards(params)
+    cem, actor, (shape, _) = params.config.cem_rl, make_actor(params), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         number = individuals(cem)[1] + i
@@ -218,7 +218,7 @@ def play_trained(
     params: Params, state: State, world: World, env: Env, k: int, learns: bool
 ) -> tuple[Experience, dict[int, np.ndarray]]:
     """Train individuals, if there is something to learn from, and let them play; return also what they have become."""
-    cem, actor, (_, shape) = params.config.cem_rl, pure.policy(params, env), boards(params)
+    cem, actor, (_, shape) = params.config.cem_rl, make_actor(params), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         theta = pure.individual(params, cem, gaussian(state), k, i, actor.theta)

@@ -11,8 +11,7 @@ from esac_mpi.contracts import World
 from esac_mpi.genetics import Spread
 from esac_mpi.memories import Memory
 from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, Row
-from esac_mpi.policy import Policy
+from esac_mpi.params import Params, Row, make_actor
 from esac_mpi.selection import Births, Candidates, Kind, Selection
 from esac_mpi.transitions import doubles, floats
 
@@ -59,7 +58,7 @@ def parents(params: Params, state: State, k: int, selected: Selection, fitness: 
 def disagreements(params: Params, state: State, k: int, candidates: Candidates) -> np.ndarray:
     """Return how far the actions of candidate y are from those of x in the states of x's memory, float64 [x, y]."""
     o, *_, a = params.layout.sizes
-    actor, origins = Policy(params.layout, params.config.policy.activation, "tanh", -np.ones(a), np.ones(a)), candidates.origins
+    actor, origins = make_actor(params), candidates.origins
 
     def acts(member: int, states: np.ndarray) -> np.ndarray:
         actor.set(state.population[member])

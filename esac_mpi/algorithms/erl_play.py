@@ -11,7 +11,7 @@ from esac_mpi.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.memories import Memory
 from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, Row
+from esac_mpi.params import Params, Row, make_actor
 from esac_mpi.policy import Policy
 from esac_mpi.rollout import Board, Episode, NoFiniteReturn, explore
 from esac_mpi.transitions import columns, packed, packed_size, unpacked, width
@@ -51,8 +51,7 @@ def board(params: Params) -> Board:
 
 def play(params: Params, state: State, world: World, env: Env, k: int) -> Played:
     """Play the episodes of generation k, spread over the ranks. Raises NoFiniteReturn."""
-    erl, shape, ones = params.config.erl, board(params), np.ones(env.action_size)
-    actor = Policy(params.layout, params.config.policy.activation, "tanh", -ones, ones)
+    erl, shape, actor = params.config.erl, board(params), make_actor(params)
     last = shape.rows - 1
 
     def work(i: int) -> np.ndarray:

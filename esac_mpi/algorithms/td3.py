@@ -15,8 +15,8 @@ from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase, Steps
-from esac_mpi.params import THETA_SAC, Params, Row
-from esac_mpi.policy import Normaliser, Policy
+from esac_mpi.params import THETA_SAC, Params, Row, make_actor
+from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board, collect, collection_board
 from esac_mpi.transitions import width
 
@@ -111,9 +111,8 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[
 
     Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
     """
-    options, size = getattr(params.config, state.NAME), env.action_size
-    activation, low, high = params.config.policy.activation, -np.ones(size), np.ones(size)
-    mean = Policy(params.layout, activation, "tanh", low, high, state.normaliser).set(state.theta)
+    options = getattr(params.config, state.NAME)
+    mean = make_actor(params, state.normaliser).set(state.theta)
     warm = state.counters.env_steps_learner >= options.start_steps
     noise = options.exploration_noise if warm else None
     return collect(world, env, mean, options.episodes_per_generation, params.config.seed, k, noise)
