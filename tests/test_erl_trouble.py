@@ -12,6 +12,7 @@ from conftest import ROOT, environment, run
 from small_erl import Ending, arguments, assert_same, made
 from whole_runs import assert_same_run
 
+from esac_mpi import experience
 from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.algorithms.erl_state import NOBODY
 from esac_mpi.comm import Abandoned
@@ -21,7 +22,7 @@ from esac_mpi.rollout import NoFiniteReturn
 from esac_mpi.stop import GivenUp
 
 PARTS = {  # where a generation is given up: a function, and which call of it
-    "an episode": (erl_play, "explore", 4),
+    "an episode": (experience, "explore", 4),
     "the learner's episode": (erl_play, "learners_episode", 1),
     "a crossover": (erl_births, "crossed", 1),
     "a mutation": (erl_births, "mutated", 2),

@@ -83,7 +83,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         world.broadcast_shared(state.critic)
     plan: Plan = world.from_root(erl_births.decide(params, state, k, played) if world.leads else None)
 
-    learning.begin(world, learner, k, lambda: learner.take(experience(played), k), beside=True)
+    learning.begin(world, learner, k, lambda: learner.take(episodes(played), k), beside=True)
     clock.append(world.clock())
     vectors, busy, lasted = erl_births.make(params, state, k, plan.births, world)
     clock.append(world.clock())
@@ -98,18 +98,21 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     state.counters.nominal_steps += played.steps + played.learner.episodic_length  # the public code's frames
     erl_births.write(params, state, k, plan, vectors, champion, world)
     state.noise, state.injected = played.noise, plan.inject
-    state.transitions += int(played.counts.sum())
+    state.transitions += int(played.episodes.counts.sum())
     state.generation = k
     clock.append(world.clock())
     parts = ("seconds_evaluate", "seconds_plan", "seconds_offspring", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
-    timing = {**played.timing, **lasted, "busy_seconds": played.timing["busy_seconds"] + busy + learning_busy}
+    timing = {**played.episodes.timing, **lasted}
+    timing["busy_seconds"] = played.episodes.timing["busy_seconds"] + busy + learning_busy
     return {**row, **metrics(phase, played)}, {**timing, **seconds, **spent}
 
 
-def experience(played: Played) -> list[tuple[np.ndarray, float, int]]:
+def episodes(played: Played) -> list[tuple[np.ndarray, float, int]]:
     """Return transitions, return and steps of every episode, the population's first, as a learner takes them over."""
-    return [(played.rows(i).copy(), *episode) for i, episode in enumerate(played.episodes)]
+    found = played.episodes
+    about = zip(found.returns.tolist(), found.lengths.tolist(), strict=True)
+    return [(found.rows(i).copy(), *episode) for i, episode in enumerate(about)]
 
 
 def own(phase: Phase, played: Played) -> Phase:

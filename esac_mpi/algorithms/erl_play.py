@@ -1,37 +1,31 @@
 """ERL's episodes: every member's without noise, the learner's with it; and what memories become by their transitions."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi import memories, noise
+from esac_mpi import experience, memories, noise
 from esac_mpi.algorithms.erl_state import State, memory, remembers
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
+from esac_mpi.experience import Experience
 from esac_mpi.memories import Memory
 from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, Row, make_actor
+from esac_mpi.params import Params, make_actor
 from esac_mpi.policy import Policy
-from esac_mpi.rollout import Board, Episode, NoFiniteReturn, explore
-from esac_mpi.transitions import columns, packed, packed_size, unpacked, width
-
-RETURN, LENGTH, SECONDS, TRANSITIONS, HEAD = range(5)  # columns of an episode's row; after them the noise, then what was packed
+from esac_mpi.rollout import Board, Episode, NoFiniteReturn, noted
+from esac_mpi.transitions import columns, width
 
 
 @dataclass(frozen=True)
 class Played:
-    """What the episodes of a generation gave: of each member in turn, then the learner's one."""
+    """What the episodes of a generation gave."""
 
     fitness: np.ndarray  # float64 [k] mean returns, nan where an episode was unstable
-    length: np.ndarray  # int64 [k] steps of all of its episodes
+    length: np.ndarray  # int64 [k] steps of all of a member's episodes
     learner: Episode
-    unstable: int  # episodes
     noise: np.ndarray  # float64 [a] where the process of the learner's noise has come to
-    counts: np.ndarray  # int64 [episodes] transitions of each
-    rows: Callable[[int], np.ndarray]  # episode -> its transitions, float32 [count, width], on nodes that have them
-    episodes: list[tuple[float, int]]  # return and steps of each
-    timing: Row  # busy_seconds [ranks], member_seconds and member_expected [episodes], seconds_wait
+    episodes: Experience  # of each member in turn, then the learner's one
 
     @property
     def steps(self) -> int:
@@ -45,57 +39,39 @@ def board(params: Params) -> Board:
     Its transitions go to every node where members remember, else to rank 0's alone: 4 (2 o + a + 2) bytes a step.
     """
     erl, (o, *_, a) = params.config.erl, params.layout.sizes
-    numbers = packed_size(params.horizon, width(o, a))
-    return Board(erl.population_size * erl.fitness_episodes + 1, HEAD + a + numbers, 0 if remembers(erl) else numbers)
+    count = erl.population_size * erl.fitness_episodes + 1
+    return experience.board(count, a, params.horizon, width(o, a), remembers(erl))
 
 
 def play(params: Params, state: State, world: World, env: Env, k: int) -> Played:
     """Play the episodes of generation k, spread over the ranks. Raises NoFiniteReturn."""
-    erl, shape, actor = params.config.erl, board(params), make_actor(params)
-    last = shape.rows - 1
+    erl, seed, shape, (o, *_, a) = params.config.erl, params.config.seed, board(params), params.layout.sizes
+    actor, last = make_actor(params), shape.rows - 1
 
-    def work(i: int) -> np.ndarray:
-        start, member = world.clock(), i // erl.fitness_episodes
-        process = state.noise.copy()
-        try:
+    def playing(i: int) -> tuple[experience.Played, np.ndarray]:
+        (member, number), process = divmod(i, erl.fitness_episodes), state.noise.copy()
+        whose = "the learner's episode" if i == last else f"member {member}"
+        with noted(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
-                rows, episode = learners_episode(params, env, actor.set(state.theta), process, k)
+                played = learners_episode(params, env, actor.set(state.theta), process, k)
             else:
-                seed = noise.integer(params.config.seed, Purpose.EPISODE, k, member, i % erl.fitness_episodes)
-                rows, episode = explore(env, actor.set(state.population[member]), seed)
-        except Exception as error:
-            whose = "the learner's episode" if i == last else f"member {member}"
-            error.add_note(f"in generation {k}, {whose} (seed {params.config.seed})")
-            raise
-        if erl.time_limits == "termination" and np.isfinite(episode.episodic_return) and len(rows):
-            rows[-1, columns(env.observation_size, env.action_size).terminated] = 1.0
-        about = episode.episodic_return, episode.episodic_length, 0.0, len(rows)
-        row = np.concatenate([about, process, packed(rows, params.horizon)])
-        row[SECONDS] = world.clock() - start
-        return row
+                address = noise.integer(seed, Purpose.EPISODE, k, member, number)
+                played = experience.play(env, actor.set(state.population[member]), [address])
+        if erl.time_limits == "termination" and not played.unstable and len(played.rows):
+            played.rows[-1, columns(o, a).terminated] = 1.0
+        return played, process
 
-    waited, expected = world.waited, np.ones(shape.rows)
-    table, busy = world.map(work, shape.rows, shape.columns, expected, shape.bulk)
-    returns, lengths = table[:last, RETURN].reshape(-1, erl.fitness_episodes), table[:last, LENGTH]
-    if not np.isfinite(returns.mean(axis=1)).any():
+    found = experience.gather(world, shape, a, params.horizon, width(o, a), playing, np.ones(shape.rows))
+    returns, lengths = (numbers[:last].reshape(-1, erl.fitness_episodes) for numbers in (found.returns, found.lengths))
+    fitness = returns.mean(axis=1)
+    if not np.isfinite(fitness).any():
         raise NoFiniteReturn(f"generation {k}: the return of no member is finite: look at the task")
-    first, numbers = HEAD + env.action_size, width(env.observation_size, env.action_size)
-    waiting = {"busy_seconds": busy, "seconds_wait": world.waited - waited}
-    return Played(
-        fitness=returns.mean(axis=1),
-        length=lengths.reshape(returns.shape).sum(axis=1).astype(np.int64),
-        learner=Episode(float(table[last, RETURN]), int(table[last, LENGTH])),
-        unstable=int(np.isnan(table[:, RETURN]).sum()),
-        noise=table[last, HEAD:first].copy(),
-        counts=table[:, TRANSITIONS].astype(np.int64),
-        rows=lambda i: unpacked(table[i, first:], numbers),
-        episodes=[(float(row[RETURN]), int(row[LENGTH])) for row in table],
-        timing={**waiting, "member_seconds": table[:, SECONDS].copy(), "member_expected": expected},
-    )
+    learner = Episode(float(found.returns[last]), int(found.lengths[last]))
+    return Played(fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 
 
-def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarray, k: int) -> tuple[np.ndarray, Episode]:
-    """Play the learner's episode of generation k; return its transitions and the episode. process [a] goes on, in place.
+def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarray, k: int) -> experience.Played:
+    """Play the learner's episode of generation k. process [a] goes on, in place.
 
     The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930): x += theta (0 - x) + sigma N(0, 1), times ou_scale.
     """
@@ -107,19 +83,19 @@ def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarra
         action = actor(observation) + np.float32(erl.ou_scale) * process.astype(np.float32)
         return np.clip(action, -1, 1) if erl.exploration_clip else action
 
-    return explore(env, act, noise.integer(seed, Purpose.LEARNER_EPISODE, k))
+    return experience.play(env, act, [noise.integer(seed, Purpose.LEARNER_EPISODE, k)])
 
 
 def remember(params: Params, state: State, played: Played, world: World) -> None:
     """Put into next_memories, on each node, what memories become by the generation's episodes."""
-    erl, (o, *_, a) = params.config.erl, params.layout.sizes
+    erl, (o, *_, a), of_episodes = params.config.erl, params.layout.sizes, played.episodes
     taken = columns(o, a).taken
-    numbers = state.transitions + np.concatenate([[0], np.cumsum(played.counts)])  # of each episode's first transition
+    numbers = state.transitions + np.concatenate([[0], np.cumsum(of_episodes.counts)])  # of each episode's first transition
 
     def work(owner: int) -> np.ndarray:
         first = owner * erl.fitness_episodes
-        episodes = range(first, min(first + erl.fitness_episodes, played.counts.size))
-        new = np.vstack([played.rows(i)[:, taken] for i in episodes])
+        episodes = range(first, min(first + erl.fitness_episodes, of_episodes.counts.size))
+        new = np.vstack([of_episodes.rows(i)[:, taken] for i in episodes])
         before = Memory(state.memories[owner], state.ages[owner])
         memories.remember(before, new, int(numbers[first]), memory(state, owner))
         return np.zeros(1)
