@@ -24,7 +24,7 @@ def fill(made, seed: int = 0) -> None:
 def learn(made, actor: bool = True) -> None:
     """Make an update of what `fill` gave."""
     update = made.update
-    (update.learn_critics if hasattr(update, "learn_critics") else update.learn_critic)()
+    update.learn_critic()
     if actor:
         update.learn_actor()
 

@@ -79,7 +79,7 @@ class CEM(GradientLearner):
         """Make an update of the critics and let their targets follow."""
         self.replay.sample(random.sampling, self.update.rows, added, self.options.replay_capacity)
         random.update.standard_normal(dtype=np.float32, out=self.update.noise)
-        self.update.learn_critics()
+        self.update.learn_critic()
         self._follow.run()
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:

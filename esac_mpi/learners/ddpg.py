@@ -17,13 +17,11 @@ import numpy as np
 import torch
 
 from esac_mpi import config as configuration
-from esac_mpi.learners import Start, deterministic, training
+from esac_mpi.learners import Start, deterministic
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.batch import Batch
 from esac_mpi.learners.deterministic import Parts
 from esac_mpi.learners.network import TANH_BACKWARD, Operations, Pass
 from esac_mpi.learners.training import Streams
-from esac_mpi.policy import Normaliser
 
 CRITIC = 17  # which network initial weights are drawn for
 
@@ -46,20 +44,10 @@ class DDPG(GradientLearner):
 
     def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
-        first = self.options.start_steps
-        if len(self.replay) < self.options.batch_size:
-            return 0
-        updates = training.due(self.options.updates_per_step, max(since, first), max(self.env_steps, first))
-        for _ in range(updates):
-            self.replay.sample(random.sampling, self.update.rows)
-            self.update.learn_critic()
-            yield True
-            self.update.learn_actor()
-            yield True
-        return updates
+        return deterministic.learn(self, since, random)
 
 
-class Update:
+class Update(deterministic.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
     Before it, `rows` takes the transitions (batch.py). An update is `learn_critic` and then `learn_actor`: forward and
@@ -67,42 +55,12 @@ class Update:
     """
 
     def __init__(self, parts: Parts, options: configuration.DDPG) -> None:
-        self.parts, self.options = parts, options
-        o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1], options.batch_size
-        like = parts.actor.values
-        self.batch, self._transitions = batch, Batch(like, batch, o, a)
-        self.rows = self._transitions.rows
-        self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critic, Q of the actor's own actions
-        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
-        self._own, self._following = like.new_empty(2, batch, o + a)  # observation, or the next one, and the actor's own action
-        self._action = like.new_empty(batch, a)
-        self._actor_pass, self._critic_pass = Pass(parts.actor, batch), Pass(parts.critic, batch)
-        self._critic, self._actor = Operations(), Operations()
+        super().__init__(parts, options)
+        (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
+        self._own, self._following = like.new_empty(2, self.batch, o + a)  # observation, or the next one, and the actor's action
+        self._critic_pass = Pass(parts.critic, self.batch)
         self._note_critic(self._critic)
         self._note_actor(self._actor)
-
-    def start(self, normaliser: Normaliser | None = None) -> None:
-        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
-        self.sums.zero_()
-        self._transitions.standardise(normaliser)
-        for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
-            network.refresh()
-
-    def learn_critic(self) -> None:
-        """Take the batch and make the first part of an update."""
-        self._transitions.move()
-        self._critic.run()
-
-    def learn_actor(self) -> None:
-        """Make the second part of an update: actor and targets."""
-        self._actor.run()
-
-    def means(self, updates: int) -> dict[str, float]:
-        """Return the means of what `updates` updates measured; nothing if there was none."""
-        if not updates:
-            return {}
-        critic_loss, mean_q = (self.sums / (updates * self.batch)).tolist()
-        return {"critic_loss": critic_loss, "mean_q": mean_q, "actor_loss": -mean_q}
 
     def _note_critic(self, do: Operations) -> None:
         parts, options, batch = self.parts, self.options, self._transitions

@@ -1,15 +1,22 @@
-"""What DDPG and TD3 share beside what every learner does: their networks, and how a deterministic actor explores.
+"""What DDPG, TD3 and ERL's learner share beside what every learner does: how their actors explore, the frame of their updates.
 
-What they differ in, their updates, is whole in ddpg.py and td3.py, so that a diff of the two is the papers' difference.
+What they differ in, the two parts of an update, is whole in ddpg.py, td3.py and erl.py, so that a diff of the first two is the
+papers' difference.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
-from esac_mpi.learners import Start
+from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.network import Adam, Network
+from esac_mpi.learners.batch import Batch
+from esac_mpi.learners.network import Adam, Network, Operations, Pass
+from esac_mpi.learners.training import Streams
+from esac_mpi.policy import Normaliser
 
 
 @dataclass(frozen=True)
@@ -17,13 +24,13 @@ class Parts:
     """What an update changes."""
 
     actor: Network
-    critic: Network  # all of them: one of DDPG, two of TD3
+    critic: Any  # a Network of all of them, one of DDPG, two of TD3; or ERL's own
     target_actor: Network  # at first equal to what they follow
-    target_critic: Network
+    target_critic: Any
     adam: dict[str, Adam]  # actor, critic
 
     @property
-    def targets(self) -> dict[str, Network]:
+    def targets(self) -> dict[str, Any]:
         """What follows actor and critic, by name."""
         return {"target_actor": self.target_actor, "target_critic": self.target_critic}
 
@@ -44,3 +51,66 @@ def explored(output: np.ndarray, noise: float, random: np.random.Generator) -> n
     """Return tanh of the actor's output [a] with Gaussian noise of standard deviation `noise`, in [-1, 1]."""
     gaussian = random.standard_normal(output.size, dtype=np.float32)
     return np.clip(np.tanh(output) + np.float32(noise) * gaussian, -1, 1)
+
+
+def due(learner: GradientLearner, since: int) -> int:
+    """Return how many updates the training steps after `since` and start_steps call for; none before there is a batch."""
+    options = learner.options
+    if len(learner.replay) < options.batch_size:
+        return 0
+    first = options.start_steps
+    return training.due(options.updates_per_step, max(since, first), max(learner.env_steps, first))
+
+
+def learn(learner: GradientLearner, since: int, random: Streams) -> Generator[bool, None, int]:
+    """Make the updates that are due for the training steps after `since`, without noise or delay; return their number."""
+    updates = due(learner, since)
+    for _ in range(updates):
+        learner.replay.sample(random.sampling, learner.update.rows)
+        learner.update.learn_critic()
+        yield True
+        learner.update.learn_actor()
+        yield True
+    return updates
+
+
+class Update:
+    """The frame of an update, and its buffers, for batches of options.batch_size transitions.
+
+    Before it, `rows` takes the transitions (batch.py). An update is `learn_critic` and then `learn_actor`: what an algorithm has
+    noted in `_critic` and in `_actor`.
+    """
+
+    def __init__(self, parts: Parts, options: Any) -> None:
+        """options: the learner's table."""
+        self.parts, self.options = parts, options
+        (o, *_, a), like, batch = parts.actor.layout.sizes, parts.actor.values, options.batch_size
+        self.batch, self._transitions = batch, Batch(like, batch, o, a)
+        self.rows = self._transitions.rows
+        self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critics, Q of the actor's own actions
+        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
+        self._action, self._actor_pass = like.new_empty(batch, a), Pass(parts.actor, batch)
+        self._critic, self._actor = Operations(), Operations()
+
+    def start(self, normaliser: Normaliser | None = None) -> None:
+        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
+        self.sums.zero_()
+        self._transitions.standardise(normaliser)
+        for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
+            network.refresh()
+
+    def learn_critic(self) -> None:
+        """Take the batch and make the first part of an update."""
+        self._transitions.move()
+        self._critic.run()
+
+    def learn_actor(self) -> None:
+        """Make the second part of an update: actor and targets."""
+        self._actor.run()
+
+    def means(self, updates: int) -> dict[str, float]:
+        """Return the means of what `updates` updates measured; nothing if there was none."""
+        if not updates:
+            return {}
+        critic_loss, mean_q = (self.sums / (updates * self.batch)).tolist()
+        return {"critic_loss": critic_loss, "mean_q": mean_q, "actor_loss": -mean_q}

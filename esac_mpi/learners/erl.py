@@ -11,33 +11,20 @@ Where we differ, or the sources leave a choice:
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from esac_mpi import config as configuration
-from esac_mpi.learners import Start, critics, training
+from esac_mpi.learners import Start, critics, deterministic
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.batch import Batch
+from esac_mpi.learners.deterministic import Parts
 from esac_mpi.learners.erl_critic import Critic, CriticPass
-from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
+from esac_mpi.learners.network import TANH_BACKWARD, Adam, Operations
 from esac_mpi.learners.training import Streams
-from esac_mpi.policy import Normaliser
 
 TINY = 1e-6  # what torch.nn.utils.clip_grad_norm_ adds to a norm
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What an update changes."""
-
-    actor: Network
-    critic: Critic
-    target_actor: Network  # at first equal to what they follow
-    target_critic: Critic
-    adam: dict[str, Adam]  # actor, critic
 
 
 class ERL(GradientLearner):
@@ -56,8 +43,8 @@ class ERL(GradientLearner):
             "actor": Adam(self.actor.values, self.actor.gradient, options.lr_actor),
             "critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic),
         }
-        self.targets = {"target_actor": target_actor, "target_critic": target_critic}
-        self.update = Update(Parts(self.actor, self.critic, target_actor, target_critic, self.adam), options)
+        parts = Parts(self.actor, self.critic, target_actor, target_critic, self.adam)
+        self.targets, self.update = parts.targets, Update(parts, options)
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Return tanh of the actor's output, float32 [a]: noise is the algorithm's own."""
@@ -65,20 +52,10 @@ class ERL(GradientLearner):
 
     def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
-        first = self.options.start_steps
-        if len(self.replay) < self.options.batch_size:
-            return 0
-        updates = training.due(self.options.updates_per_step, max(since, first), max(self.env_steps, first))
-        for _ in range(updates):
-            self.replay.sample(random.sampling, self.update.rows)
-            self.update.learn_critic()
-            yield True
-            self.update.learn_actor()
-            yield True
-        return updates
+        return deterministic.learn(self, since, random)
 
 
-class Update:
+class Update(deterministic.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
     Before it, `rows` takes the transitions (batch.py). An update is `learn_critic` and then `learn_actor`: forward and
@@ -86,41 +63,10 @@ class Update:
     """
 
     def __init__(self, parts: Parts, options: configuration.ERL) -> None:
-        self.parts, self.options = parts, options
-        o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1], options.batch_size
-        like = parts.actor.values
-        self.batch, self._transitions = batch, Batch(like, batch, o, a)
-        self.rows = self._transitions.rows
-        self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critic, Q of the actor's own actions
-        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
-        self._action = like.new_empty(batch, a)
-        self._actor_pass, self._critic_pass = Pass(parts.actor, batch), CriticPass(parts.critic, batch)
-        self._critic, self._actor = Operations(), Operations()
+        super().__init__(parts, options)
+        self._critic_pass = CriticPass(parts.critic, self.batch)
         self._note_critic(self._critic)
         self._note_actor(self._actor)
-
-    def start(self, normaliser: Normaliser | None = None) -> None:
-        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
-        self.sums.zero_()
-        self._transitions.standardise(normaliser)
-        for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
-            network.refresh()
-
-    def learn_critic(self) -> None:
-        """Take the batch and make the first part of an update."""
-        self._transitions.move()
-        self._critic.run()
-
-    def learn_actor(self) -> None:
-        """Make the second part of an update: actor and targets."""
-        self._actor.run()
-
-    def means(self, updates: int) -> dict[str, float]:
-        """Return the means of what `updates` updates measured; nothing if there was none."""
-        if not updates:
-            return {}
-        critic_loss, mean_q = (self.sums / (updates * self.batch)).tolist()
-        return {"critic_loss": critic_loss, "mean_q": mean_q, "actor_loss": -mean_q}
 
     def _note_critic(self, do: Operations) -> None:
         parts, batch = self.parts, self._transitions

@@ -16,13 +16,12 @@ import numpy as np
 import torch
 
 from esac_mpi import config as configuration
-from esac_mpi.learners import Start, deterministic, training
+from esac_mpi.learners import Start, deterministic
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.batch import Batch, Upload
+from esac_mpi.learners.batch import Upload
 from esac_mpi.learners.deterministic import Parts
 from esac_mpi.learners.network import TANH_BACKWARD, Operations, Pass
 from esac_mpi.learners.training import Streams
-from esac_mpi.policy import Normaliser
 
 CRITIC1, CRITIC2 = 17, 18  # which network initial weights are drawn for
 
@@ -45,14 +44,11 @@ class TD3(GradientLearner):
 
     def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
-        first = self.options.start_steps
-        if len(self.replay) < self.options.batch_size:
-            return 0
-        updates = training.due(self.options.updates_per_step, max(since, first), max(self.env_steps, first))
+        updates = deterministic.due(self, since)
         for _ in range(updates):
             self.replay.sample(random.sampling, self.update.rows)
             random.update.standard_normal(dtype=np.float32, out=self.update.noise)
-            self.update.learn_critics()
+            self.update.learn_critic()
             yield True
             if self.adam["critic"].steps % self.options.policy_delay == 0:
                 self.update.learn_actor()
@@ -60,48 +56,29 @@ class TD3(GradientLearner):
         return updates
 
 
-class Update:
+class Update(deterministic.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
     Before it, `rows` takes the transitions (batch.py) and `noise` [batch, a] standard normal numbers, on the host. An
-    update is `learn_critics` and, in one of policy_delay of them, `learn_actor`: forward and backward by hand, noted once
+    update is `learn_critic` and, in one of policy_delay of them, `learn_actor`: forward and backward by hand, noted once
     (network.py). tests/test_td3.py holds it against the same formulas with autograd.
     """
 
     def __init__(self, parts: Parts, options: configuration.TD3) -> None:
-        self.parts, self.options = parts, options
-        o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1], options.batch_size
-        like = parts.actor.values
-        self.batch, self._transitions = batch, Batch(like, batch, o, a)
-        self._noise = Upload(like, batch, a)
-        self.rows, self.noise = self._transitions.rows, self._noise.host
-        self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critics, Q of the actor's own actions
-        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
-        self._own, self._following = like.new_empty(2, batch, o + a)  # observation, or the next one, and the actor's own action
-        self._action = like.new_empty(batch, a)
+        super().__init__(parts, options)
+        (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
+        self._noise = Upload(like, self.batch, a)
+        self.noise = self._noise.host
+        self._own, self._following = like.new_empty(2, self.batch, o + a)  # observation, or the next one, and the actor's action
         self._first = parts.critic.member(0)
-        self._actor_pass, self._critic_pass = Pass(parts.actor, batch), Pass(parts.critic, batch)
-        self._first_pass = Pass(self._first, batch)
-        self._critics, self._actor = Operations(), Operations()
-        self._note_critics(self._critics)
+        self._critic_pass, self._first_pass = Pass(parts.critic, self.batch), Pass(self._first, self.batch)
+        self._note_critic(self._critic)
         self._note_actor(self._actor)
 
-    def start(self, normaliser: Normaliser | None = None) -> None:
-        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
-        self.sums.zero_()
-        self._transitions.standardise(normaliser)
-        for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
-            network.refresh()
-
-    def learn_critics(self) -> None:
+    def learn_critic(self) -> None:
         """Take the batch and the noise, and make the first part of an update."""
-        self._transitions.move()
         self._noise.move()
-        self._critics.run()
-
-    def learn_actor(self) -> None:
-        """Make the second part of an update: actor and targets."""
-        self._actor.run()
+        super().learn_critic()
 
     def means(self, updates: int) -> dict[str, float]:
         """Return the means of what `updates` updates measured; nothing if there was none."""
@@ -115,7 +92,7 @@ class Update:
             means["actor_loss"] = -means["mean_q"]
         return means
 
-    def _note_critics(self, do: Operations) -> None:
+    def _note_critic(self, do: Operations) -> None:
         parts, options, batch = self.parts, self.options, self._transitions
         o = batch.observation.shape[1]
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
