@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi.config.genetic import TOURNAMENT
 from esac_mpi.evolution import worst_for_not_finite
 
 
@@ -66,12 +67,7 @@ def order(fitness: np.ndarray) -> np.ndarray:
     return np.argsort(-_or_least(fitness), kind="stable")
 
 
-def elite_count(population_size: int, fraction: float) -> int:
-    """Return how many elites there are."""
-    return max(1, int(fraction * population_size))
-
-
-def select(fitness: np.ndarray, elites: int, random: np.random.Generator, tournament: int = 3) -> Selection:
+def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Selection:
     """Return the selection by `fitness` [k]: the best are elites, the best of each k - elites tournaments are selected.
 
     A tournament draws slots with replacement. An elite's copy goes to a free slot, and where none is left to a selected one,
@@ -81,7 +77,7 @@ def select(fitness: np.ndarray, elites: int, random: np.random.Generator, tourna
     if 2 * elites > k:
         raise ValueError(f"a population of {k} has no room for copies of {elites} elites: at most half of it can be elites")
     best = ranking[:elites]
-    selected = np.unique(ranking[random.integers(k, size=(k - elites, tournament)).min(axis=1)])
+    selected = np.unique(ranking[random.integers(k, size=(k - elites, TOURNAMENT)).min(axis=1)])
     free = random.permutation(np.setdiff1d(np.arange(k), np.union1d(best, selected)))
     taken = max(elites - len(free), 0)
     copies = np.concatenate([free[:elites], selected[:taken]])

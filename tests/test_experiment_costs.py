@@ -9,7 +9,7 @@ from toy_experiments import a_run, configured
 
 from esac_mpi import selection
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import updated
+from esac_mpi.config import genetic, updated
 from esac_mpi.experiments import design, estimates
 
 
@@ -104,7 +104,7 @@ def test_work_of_a_population_that_shares_its_experience():
 @pytest.mark.parametrize(("size", "fraction"), [(10, 0.1), (10, 0.2), (50, 0.1)])
 def test_so_many_children_are_born_as_is_expected(size, fraction):
     options = configured(algorithm="pderl", erl__population_size=size, erl__elite_fraction=fraction).erl
-    random, stay = np.random.default_rng(0), selection.elite_count(size, fraction)
+    random, stay = np.random.default_rng(0), genetic.elites(size, fraction)
     born = [len(selection.select(random.random(size), stay, random).free) for _ in range(2000)]
     assert estimates.expected_children(options) == pytest.approx(np.mean(born), rel=0.03)
 

@@ -5,6 +5,7 @@ import pytest
 from drawn import Drawn
 
 from esac_mpi import selection
+from esac_mpi.config import genetic
 from esac_mpi.selection import Candidates, Fate, Selection
 
 
@@ -31,7 +32,7 @@ def test_the_order_is_best_first_ties_by_slot_and_what_is_not_finite_last():
 
 @pytest.mark.parametrize(("k", "fraction", "count"), [(10, 0.1, 1), (10, 0.3, 3), (10, 0.05, 1), (10, 0.0, 1), (5, 0.5, 2)])
 def test_there_is_at_least_one_elite(k, fraction, count):
-    assert selection.elite_count(k, fraction) == count
+    assert genetic.elites(k, fraction) == count
 
 
 def test_a_selection_by_hand():

@@ -7,6 +7,7 @@ import numpy as np
 from esac_mpi import evolution, genetics, memories, noise, selection
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, births_board, distils, learners_own, memory, remembers
+from esac_mpi.config.genetic import elites
 from esac_mpi.contracts import World
 from esac_mpi.genetics import Spread
 from esac_mpi.memories import Memory
@@ -32,7 +33,7 @@ def decide(params: Params, state: State, k: int, played: Played) -> Plan:
     """Select, pair and draw for the next population: one rank's decision, as exponentials differ between CPUs."""
     erl, fitness = params.config.erl, played.fitness
     random = noise.generator(params.config.seed, Purpose.SELECTION, k)
-    selected = selection.select(fitness, selection.elite_count(erl.population_size, erl.elite_fraction), random)
+    selected = selection.select(fitness, elites(erl.population_size, erl.elite_fraction), random)
     numbers = erl.population_size, erl.mutation_probability, random
     if distils(erl):
         births = selection.births_distilled(selected, parents(params, state, k, selected, fitness), *numbers)
