@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from conftest import EAGER, run
-from small_cem import arguments, assert_same, made
-from small_erl import Ending
+from small_cem import arguments, made
+from small_runs import Ending, assert_same
 from test_es import Quadratic
 from whole_runs import assert_same_run
 

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from conftest import EAGER, ROOT, environment, run
-from small_cem import arguments, assert_same, made, part
-from small_erl import Ending
+from small_cem import arguments, made
+from small_runs import Ending, assert_same, part
 from whole_runs import assert_same_run, summary
 
 from esac_mpi import check, experience, set_up, turns

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 from conftest import ROOT, environment, run
-from small_erl import Ending, arguments, assert_same, made
+from small_erl import arguments, made
+from small_runs import Ending, assert_same
 from whole_runs import assert_same_run
 
 from esac_mpi import experience
@@ -66,7 +67,7 @@ def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(name, w
         small = made(world, name, *more)
         small.load(after)
         small.generation()
-        lost.append(len(after[0].get("memories.lost", ())))
+        lost.append(len(after.get("state.memories.lost", ())))
         assert small.state.generation == 1 + len(lost), place
     assert_same(small.saved(), expected)
     np.testing.assert_array_equal(small.state.memories, straight.state.memories)

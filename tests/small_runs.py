@@ -1,0 +1,91 @@
+"""A small run in this process, a generation at a time, in an environment that counts its steps."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from conftest import ROUTINE
+from esac_by_hand import Track
+
+from esac_mpi import set_up, state
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import load
+from esac_mpi.params import Params, make_layout
+
+PENDULUM = ["--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE]
+
+
+class Ending(Track):
+    """Track whose episodes last 2 to 10 steps, as the seed has it, and end or are truncated; some break in their second step."""
+
+    steps = broken = 0  # ever
+    breaking = 0  # one episode in so many breaks; 0 = none
+
+    def reset(self, seed):
+        observation = super().reset(seed)
+        self.left, self.ends = 2 + seed % 9, seed % 2
+        self.breaks = self.left - 2 if self.breaking and not seed // 18 % self.breaking else -1
+        return observation
+
+    def step(self, action):
+        observation, reward, _, over = super().step(action)
+        breaks = self.left == self.breaks
+        self.broken += breaks
+        return observation, np.nan if breaks else reward, bool(over and self.ends), bool(over and not self.ends)
+
+
+@dataclass
+class Made:
+    """What a run is made of, without its files."""
+
+    params: Params
+    state: Any
+    world: Any
+    env: Any
+    learner: Any
+
+    def generation(self) -> dict[str, Any]:
+        """Make a generation; return its row."""
+        algorithm = ALGORITHMS[self.params.config.algorithm]
+        return algorithm.generation(self.params, self.state, self.world, self.env, self.learner)[0]
+
+    def saved(self) -> dict[str, np.ndarray]:
+        """Return what a checkpoint has now: the state's arrays, the learner's, the replay's rows and the first one's number."""
+        replay = self.learner.stored_replay if self.learner is not None else None
+        kept = {f"state.{name}": array.copy() for name, array in state.arrays(self.state, replay=replay).items()}
+        if replay is None:
+            return kept
+        first = max(0, replay.added - replay.capacity)
+        rows = {f"replay.{name}": rows.copy() for name, rows in replay.rows(first, replay.added).items()}
+        learned = {f"learner.{name}": array for name, array in self.learner.arrays().items()}
+        return {**kept, **learned, **rows, "first": np.array(first)}
+
+    def load(self, saved) -> None:
+        """Go on from what was saved."""
+        replay = self.learner.replay if self.learner is not None else None
+        if replay is not None:
+            replay.restore(int(saved["first"]), part(saved, "replay"))
+            self.learner.load(part(saved, "learner"))
+        state.load(self.state, part(saved, "state"), replay=replay)
+
+
+def part(saved, name: str) -> dict[str, np.ndarray]:
+    """Return what was saved of one of its parts."""
+    return {key.removeprefix(f"{name}."): array for key, array in saved.items() if key.startswith(f"{name}.")}
+
+
+def begun(world, line, env=None) -> Made:
+    """Return a run of a command line before its first generation."""
+    config, env = load(list(map(str, line)))[0], env or Ending()
+    layout = make_layout(config, env)
+    epsilon = set_up.make_epsilon(config, layout, world)
+    params = Params(config, layout, env.horizon, epsilon, set_up.make_operators(config, layout))
+    initial = set_up.make_state(params, world)
+    return Made(params, initial, world, env, set_up.make_learner(params, env, initial, world))
+
+
+def assert_same(one, other) -> None:
+    """Compare what two runs saved; it must be equal to the bit."""
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
