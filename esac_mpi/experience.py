@@ -58,7 +58,10 @@ def play(env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int]
 
 
 def gather(world: World, shape: Board, own: int, steps: int, width: int, playing: Playing, expected: np.ndarray) -> Experience:
-    """Let the actors of a board of this shape play; expected: how long each may take [n], for scheduling alone."""
+    """Let the actors of a board of this shape play.
+
+    expected: how long each may take [n], for scheduling alone; 0 = it plays nothing, and its time is nan.
+    """
 
     def work(i: int) -> np.ndarray:
         start, row = world.clock(), np.zeros(shape.columns)
@@ -80,7 +83,7 @@ def gather(world: World, shape: Board, own: int, steps: int, width: int, playing
         rows=lambda i: unpacked(table[i, HEAD + own :], width),
         timing={
             "busy_seconds": busy,
-            "member_seconds": table[:, SECONDS].copy(),
+            "member_seconds": np.where(expected > 0, table[:, SECONDS], np.nan),
             "member_expected": expected,
             "seconds_wait": world.waited - waited,
         },

@@ -32,7 +32,7 @@ class Purpose(IntEnum):
     WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
     TRIAL = 13  # start state of an episode of policies on trial; block = episode
     REPLAYED = 14  # members whose episodes a phase plays again (esac.replayed = sample)
-    SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population
+    SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population; who stays by CEM's importance mixing
     GENETIC = 16  # ERL's mutation of a member; member = slot
     DISTILLATION = 17  # member = slot of the child
     DISTANCE = 18  # states in which parents' actions are compared; member = whose memory

@@ -22,7 +22,7 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), **settings):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
         alone = ranks == 1
         tried = np.array(trials[g - 1] if trials else ())
-        evaluate = sum(members) + np.nansum(tried) if alone else max(members)
+        evaluate = np.nansum(members) + np.nansum(tried) if alone else max(members)
         own = 0.2 + 0.3 + evaluate + sum(evaluation) + np.nan_to_num(lasted) * alone
         wall, counted, phases = wall + slow * (own + 0.1), counted + updates, phases + bool(phase)
         row = {

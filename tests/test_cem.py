@@ -149,6 +149,16 @@ def test_a_distribution_that_is_not_finite_ends_the_run(world):
         ("cem", ["--cem_rl.tau", 0.1], "cem_rl.tau: algorithm = cem does not read it"),
         ("cem", ["--policy.output", "clip"], "policy.output: algorithm = cem does not read it"),
         ("cem", ["--cem.critic", "serial"], "cem.critic"),
+        (
+            "cem",
+            ["--cem.importance_mixing", "true", "--cem.sampling", "mirrored"],
+            "cem.sampling: read only with cem.importance_mixing = false",
+        ),
+        (
+            "cem_rl",
+            ["--cem_rl.importance_mixing", "true", "--cem_rl.trained_fraction", 1],
+            "cem_rl.importance_mixing = true: gradients train all 6, and nobody can stay; lower trained_fraction",
+        ),
         ("cem_rl", ["--cem_rl.batch_size", 2000], "cem_rl.batch_size = 2000: must be at most cem_rl.replay_capacity"),
         ("cem_rl", ["--cem_rl.trained_fraction", 1.1], "cem_rl.trained_fraction = 1.1: must be at most 1"),
     ],

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from clocked_runs import ROWS, erl_run_of, run_of
+from clocked_runs import NONE, ROWS, erl_run_of, run_of
 
 from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.clock.cluster import Cluster, list_schedule, steps
@@ -130,6 +130,13 @@ def test_trial_episodes_are_dealt_like_members(tmp_path):
     run = run_of(tmp_path / "run", rows, trials=trials)
     assert at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
     assert at(run, 2) == [3.1, 6.7, 14.8]  # as without them, and 0.5 s more in the second generation
+
+
+def test_a_member_that_played_nothing_costs_nothing(tmp_path):
+    rows = [((1.0, np.nan, np.nan, 1.0), False, NONE, (0.5, 0.5)), ((np.nan,) * 4, False, NONE, (0.5, 0.5)), *ROWS[:1]]
+    run = run_of(tmp_path / "run", rows)
+    assert at(run, 1) == [3.6, 5.2, 10.8]  # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
+    assert at(run, 2) == [2.1, 3.2, 6.3]
 
 
 def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):

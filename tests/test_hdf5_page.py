@@ -48,7 +48,8 @@ def fresh(tmp_path_factory):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
-    more |= {name: genetic(name) for name in FORMS} | {name: drawn(name) for name in DRAWN}
+    more |= {name: genetic(name) for name in FORMS}
+    more |= {name: [*drawn(name), f"--{name}.importance_mixing", "true"] for name in DRAWN}
     more["aes_rl"] = [token for key, value in AES.items() for token in (f"--aes_rl.{key}", value)]
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
     seen = {name: [f"--{name}.observation_normalisation", "true"] for name in more if name not in (*FORMS, *DRAWN, "aes_rl")}

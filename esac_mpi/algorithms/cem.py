@@ -6,7 +6,7 @@ individual's parameters travel: any rank makes any of them from mean, variance a
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from esac_mpi.algorithms.declaration import Declaration, nobody, none
 from esac_mpi.config import CEM, individuals
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
-from esac_mpi.distribution import Gaussian, damped, rank_weights, sampled, slot_and_sign, told
+from esac_mpi.distribution import Gaussian, Mixing, damped, log_ratio, mix, rank_weights, sampled, slot_and_sign, told
 from esac_mpi.envs import Env
 from esac_mpi.experience import Experience, Played
 from esac_mpi.noise import Purpose
 from esac_mpi.params import THETA_ES, Params, Row, make_actor
 from esac_mpi.policy import Policy
 from esac_mpi.rollout import Board, NoFiniteReturn, ThetaNotFinite
+from esac_mpi.transitions import width
 
 DECLARES = Declaration(
     learning=None,
@@ -42,6 +43,10 @@ class Distribution(Protocol):
     mean: np.ndarray  # float32 [d]
     variance: np.ndarray  # float32 [d]
     damp: float  # epsilon of Eq. (2), as the last generation had it
+    individuals: np.ndarray  # float32 [m, d] of the last generation, those that nothing trained; m = 0 without importance mixing
+    individual_returns: np.ndarray  # float64 [m] theirs
+    kept: np.ndarray  # int64 [c] which of them stay in the next generation, the first that nothing trains there
+    candidates: np.ndarray  # int64 [m - c] which candidates come after them
     generation: int
     counters: Counters
 
@@ -53,6 +58,10 @@ class State:
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     damp: float  # epsilon of Eq. (2)
+    individuals: np.ndarray = field(metadata={"shared": True})  # float32 [m, d] the last ones; m = 0 without importance mixing
+    individual_returns: np.ndarray  # float64 [m]
+    kept: np.ndarray  # int64 [c] which of them stay
+    candidates: np.ndarray  # int64 [m - c] slots of those that are drawn
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -67,7 +76,14 @@ class State:
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
     mean, cem = params.layout.initial(params.config.seed, THETA_ES), params.config.cem
-    return State(world.share(mean), world.share(np.full_like(mean, cem.variance_init)), cem.damp)
+    return State(world.share(mean), world.share(np.full_like(mean, cem.variance_init)), cem.damp, **unmixed(params, cem, world))
+
+
+def unmixed(params: Params, cem: CEM, world: Memory) -> dict[str, Any]:
+    """Return what a state has of importance mixing at the start: nobody stays."""
+    m = cem.importance_mixing * (cem.population_size - individuals(cem)[1])
+    about = {"individual_returns": np.zeros(m), "kept": np.zeros(0, np.int64), "candidates": np.arange(m)}
+    return {"individuals": world.shared((m, params.layout.d)), **about}
 
 
 def board(params: Params) -> Board:
@@ -81,10 +97,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     actor, shape = make_actor(params), board(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        individual(params, cem, Gaussian(state.mean, state.variance), k, i, actor.theta)
-        return play(params, cem, env, actor.refresh(), k, i), np.zeros(0)
+        return play_drawn(params, cem, state, env, actor, k, i), np.zeros(0)
 
-    found = experience.gather(world, shape, 0, 0, 0, playing, np.ones(shape.rows))
+    found = experience.gather(world, shape, 0, 0, 0, playing, plays(cem, state))
     refuse_none_finite(found.returns, k)
     evaluated = world.clock()
     row = tell(params, cem, state, world, k, found.returns, {})
@@ -93,17 +108,47 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     return {"fitness": found.returns, "length": found.lengths, **row}, {**found.timing, **seconds}
 
 
-def individual(params: Params, cem: CEM, gaussian: Gaussian, k: int, number: int, out: np.ndarray) -> np.ndarray:
+def stays(cem: CEM, state: Distribution, number: int) -> bool:
+    """Return whether an individual of the next generation is one of the last, that importance mixing kept."""
+    return 0 <= number - individuals(cem)[1] < len(state.kept)
+
+
+def plays(cem: CEM, state: Distribution) -> np.ndarray:
+    """Return how long individuals of the next generation may take, for scheduling alone, 0 where one stays, float64 [n]."""
+    return np.array([float(not stays(cem, state, number)) for number in range(cem.population_size)])
+
+
+def individual(params: Params, cem: CEM, state: Distribution, k: int, number: int, out: np.ndarray) -> np.ndarray:
     """Write an individual of generation k, float32 [d], into `out`; return it."""
     for block, part in noise.blocks(params.layout.d):
-        out[part] = drawn(params, cem, Gaussian(gaussian.mean[part], gaussian.variance[part]), k, number, block, part)
+        out[part] = drawn(params, cem, state, k, number, block, part)
     return out
 
 
-def drawn(params: Params, cem: CEM, gaussian: Gaussian, k: int, number: int, block: int, part: slice) -> np.ndarray:
-    """Return a block of an individual of generation k, float32 [size]; gaussian: that of the block."""
-    slot, sign = slot_and_sign(number, cem.population_size, cem.sampling == "mirrored")
-    return sampled(gaussian, params.epsilon.block(k, slot, block, part), sign)
+def drawn(params: Params, cem: CEM, state: Distribution, k: int, number: int, block: int, part: slice) -> np.ndarray:
+    """Return a block of an individual of generation k, which is the next, float32 [size]."""
+    place = number - individuals(cem)[1]
+    if stays(cem, state, number):
+        return state.individuals[state.kept[place], part]
+    if not cem.importance_mixing:
+        slot, sign = slot_and_sign(number, cem.population_size, cem.sampling == "mirrored")
+    else:
+        slot, sign = number if place < 0 else candidate(cem, int(state.candidates[place - len(state.kept)])), 1
+    return sampled(Gaussian(state.mean[part], state.variance[part]), params.epsilon.block(k, slot, block, part), sign)
+
+
+def candidate(cem: CEM, number: int) -> int:
+    """Return the slot of the epsilon of a candidate of importance mixing: they come after those that gradients train."""
+    return individuals(cem)[1] + number
+
+
+def play_drawn(params: Params, cem: CEM, state: Distribution, env: Env, actor: Policy, k: int, number: int) -> Played:
+    """Play the episodes of an individual of generation k as it was drawn; who stays has its return, and plays none."""
+    if stays(cem, state, number):
+        fitness = state.individual_returns[state.kept[number - individuals(cem)[1]]]
+        return Played(np.zeros((0, width(env.observation_size, env.action_size)), np.float32), float(fitness), 0, 0)
+    individual(params, cem, state, k, number, actor.theta)
+    return play(params, cem, env, actor.refresh(), k, number)
 
 
 def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int) -> Played:
@@ -131,33 +176,53 @@ def tell(
     """
     elites = evolution.select_winners(fitness, individuals(cem)[0])
     weights, parts = rank_weights(elites.size, cem.elite_weights), [part for _, part in noise.blocks(params.layout.d)]
-    damp = damped(state.damp, cem.damp_tau, cem.damp_limit)
+    damp, mixed = damped(state.damp, cem.damp_tau, cem.damp_limit), len(state.individuals)
 
     def update(block: int) -> np.ndarray:
         part = parts[block]
         old = Gaussian(state.mean[part].copy(), state.variance[part].copy())
 
-        def elite(number: int) -> np.ndarray:
-            return trained[number][part] if number in trained else drawn(params, cem, old, k, number, block, part)
+        def told_of(number: int) -> np.ndarray:
+            return trained[number][part] if number in trained else drawn(params, cem, state, k, number, block, part)
 
-        new = told(old, map(elite, elites.tolist()), weights, damp, cem.cov_extra_div)
+        last = np.zeros((mixed, old.mean.size), np.float32)
+        for i in range(mixed):
+            last[i] = drawn(params, cem, state, k, len(fitness) - mixed + i, block, part)
+        new = told(old, map(told_of, elites.tolist()), weights, damp, cem.cov_extra_div)
+        epsilon = (params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed))
+        ratios = [log_ratio(one, new, old) for one in (*last, *(sampled(new, one) for one in epsilon))]
         state.mean[part], state.variance[part] = new
+        state.individuals[:, part] = last
         change, spread = new.mean - old.mean, new.variance.sum(dtype=np.float64)
-        return np.array([evolution.checksum(new.mean), evolution.squares(new.mean), evolution.squares(change), spread])
+        return np.array([evolution.checksum(new.mean), evolution.squares(new.mean), evolution.squares(change), spread, *ratios])
 
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
-        squares, change, spread = world.over_blocks(update, len(parts), 4, checksum=True)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not finite ends the run
+        squares, change, spread, *ratios = world.over_blocks(update, len(parts), 4 + 2 * mixed, checksum=True)
     if not np.isfinite([squares, spread]).all():
         raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
+    row = {"kept": len(state.kept)} if mixed else {}
+    if mixed:
+        stay(params, state, world, k, fitness[-mixed:], np.reshape(ratios, (2, mixed)))
     state.damp = damp
     state.generation = k
     return {
+        **row,
         "elites": np.pad(elites, (0, individuals(cem)[0] - elites.size), constant_values=-1),
         "damp": damp,
         "mean_variance": spread / params.layout.d,
         "theta_norm": float(np.sqrt(squares)),
         "update_norm": float(np.sqrt(change)),
     }
+
+
+def stay(params: Params, state: Distribution, world: World, k: int, fitness: np.ndarray, ratios: np.ndarray) -> None:
+    """Say who stays of generation k, and who joins them: one rank's decision, as logarithms differ between CPUs.
+
+    fitness: [m], of those that nothing trained; ratios: `log_ratio` of them and of as many candidates, [2, m].
+    """
+    random = noise.generator(params.config.seed, Purpose.SELECTION, k + 1)
+    chosen: Mixing = world.from_root(mix(len(fitness), ratios[0], ratios[1], random) if world.leads else None)
+    state.individual_returns, state.kept, state.candidates = fitness.copy(), *chosen
 
 
 def count(state: Distribution, found: Experience) -> None:

@@ -24,7 +24,6 @@ from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phas
 from esac_mpi.config import Config, individuals
 from esac_mpi.contracts import Individuals, Memory, World
 from esac_mpi.counters import Best, Counters
-from esac_mpi.distribution import Gaussian
 from esac_mpi.envs import Env
 from esac_mpi.experience import Experience, Played
 from esac_mpi.learning import Phase
@@ -72,6 +71,10 @@ class State:
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     damp: float  # epsilon of Eq. (2)
+    individuals: np.ndarray = field(metadata={"shared": True})  # float32 [m, d] the last ones that nothing trains; as cem.State
+    individual_returns: np.ndarray  # float64 [m]
+    kept: np.ndarray  # int64 [c] which of them stay
+    candidates: np.ndarray  # int64 [m - c] slots of those that are drawn
     replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
     critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size], or one for all
     transitions: int = 0  # ever added to the replay
@@ -99,6 +102,7 @@ def init(params: Params, world: Memory) -> State:
         mean=world.share(mean),
         variance=world.share(np.full_like(mean, cem.variance_init)),
         damp=cem.damp,
+        **pure.unmixed(params, cem, world),
         replay=world.shared((rows, width(o, a))),
         critics=world.shared((critics, params.operators.critic_size)),
     )
@@ -186,13 +190,8 @@ def teach(params: Params, state: State, learner: Any, k: int) -> learning.Steps:
     if cem.critic == "parallel":
         return learner.teach([state.mean.copy()], updates, k)
     count = individuals(cem)[1]
-    actors = [pure.individual(params, cem, gaussian(state), k, i, np.empty_like(state.mean)) for i in range(count)]
+    actors = [pure.individual(params, cem, state, k, i, np.empty_like(state.mean)) for i in range(count)]
     return learner.teach(actors, updates // count, k)
-
-
-def gaussian(state: State) -> Gaussian:
-    """Return the distribution as it is."""
-    return Gaussian(state.mean, state.variance)
 
 
 def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
@@ -205,13 +204,13 @@ def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
 def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> Experience:
     """Let those play that nothing trains."""
     cem, actor, (shape, _) = params.config.cem_rl, make_actor(params), boards(params)
+    first = individuals(cem)[1]
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        number = individuals(cem)[1] + i
-        pure.individual(params, cem, gaussian(state), k, number, actor.theta)
-        return pure.play(params, cem, env, actor.refresh(), k, number), np.zeros(0)
+        return pure.play_drawn(params, cem, state, env, actor, k, first + i), np.zeros(0)
 
-    return experience.gather(world, shape, 0, steps_of_one(params), width_of(params), playing, np.ones(shape.rows))
+    expected = pure.plays(cem, state)[first:]
+    return experience.gather(world, shape, 0, steps_of_one(params), width_of(params), playing, expected)
 
 
 def play_trained(
@@ -221,7 +220,7 @@ def play_trained(
     cem, actor, (_, shape) = params.config.cem_rl, make_actor(params), boards(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        theta = pure.individual(params, cem, gaussian(state), k, i, actor.theta)
+        theta = pure.individual(params, cem, state, k, i, actor.theta)
         if learns:
             actor.theta[:] = trained(params, state, k, i, theta)
         return pure.play(params, cem, env, actor.refresh(), k, i), doubles(actor.theta)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import Reads, Table, Whole
+from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,11 @@ class CEM(Table):
     """Share of them, rounded, that the next distribution is made of, K_e; at least one is. P, C: half."""
     elite_weights: Literal["log", "equal"] = "log"
     """Weights of these: log((1 + K_e) / i) for the i-th best, normalised (C; P), or equal."""
-    sampling: Literal["mirrored", "onesided"] = "mirrored"
+    sampling: Annotated[Literal["mirrored", "onesided"], OnlyWith(importance_mixing=False)] = "mirrored"
     """mirrored: a half mirrors the other (C); onesided: all are drawn."""
+    importance_mixing: bool = False
+    """Whether individuals that nothing trained stay, with their fitness and without another episode, as far as the distribution
+    that has moved could have given them too. P: an option; C: of a variant. Then each is drawn by itself."""
     variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     damp: NonNegativeFloat = 1e-3
@@ -40,8 +43,10 @@ class CEM(Table):
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no distribution."""
         table, n = config.algorithm, self.population_size
-        if self.sampling == "mirrored" and n % 2:
+        if self.sampling == "mirrored" and n % 2 and not self.importance_mixing:
             yield f"{table}.population_size = {n}: must be even under sampling = mirrored; {n + 1}, or sampling = onesided"
+        if self.importance_mixing and individuals(self)[1] == n:
+            yield f"{table}.importance_mixing = true: gradients train all {n}, and nobody can stay; lower trained_fraction"
 
 
 @dataclass(frozen=True)

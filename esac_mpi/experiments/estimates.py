@@ -26,11 +26,12 @@ where `step` [us] is the task's, `update` [ms] the learner's, and `imitation` [m
 that is small (2x32, batch 128), or large (2x512, batch 256; for `erl` and children 2x128, batch 128), which is taken from 128
 units on. A mutation is left out: it takes a hundredth of a child. G is what the limits allow, whichever comes first; env_steps is
 divided by the steps of a mean generation. None of it is a bound: phases are drawn by chance, one of sac_min_steps ends with
-an episode, so up to H later, and where episodes end early other runs cost less, but one that env_steps limit has more
-generations, with their updates. A run that wall time ends costs that time; one that its clock on R ranks ends costs
-(shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts (population + evaluation + trained) / r + learner,
-since all wait for the learner, and reserves r times that; with sync_interval the learner's episodes count as the population's,
-and beside its updates the other r - 1 ranks make the children: the slower of both is waited for.
+an episode, so up to H later, and where episodes end early, or individuals stay by importance mixing, other runs cost less, but
+one that env_steps limit has more generations, with their updates. A run that wall time ends costs that time; one that its clock
+on R ranks ends costs (shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts
+(population + evaluation + trained) / r + learner, since all wait for the learner, and reserves r times that; with sync_interval
+the learner's episodes count as the population's, and beside its updates the other r - 1 ranks make the children: the slower of
+both is waited for.
 """
 
 import math

@@ -104,9 +104,9 @@ def times(run: RunFiles) -> Parts:
 def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what members took and how long they were expected, each [generations, n], and their sum [generations] [s].
 
-    Trial episodes are among them, nan in a generation without. total: busy seconds of all ranks. Members' noise and what was
-    between them are shared out alike. Training episodes that ranks share, whose single times are not recorded, are taken to
-    be of equal length.
+    Trial episodes are among them, nan in a generation without; nan is the time of a member that played nothing. total: busy
+    seconds of all ranks. Members' noise and what was between them are shared out alike. Training episodes that ranks share, whose
+    single times are not recorded, are taken to be of equal length.
     """
     own = run.columns.get("timing/member_seconds")
     if own is None:
@@ -124,7 +124,7 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
     if "timing/trial_seconds" in run.columns:
         trials, of_member = run.columns["timing/trial_seconds"], getattr(run.config.own, "fitness_episodes", 1)
         own, expected = np.hstack([own, trials]), schedule.with_trials(expected, of_member, trials.shape[1])
-    overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1)
+    overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1).clip(1)
     return own + overhead[:, None], expected, total
 
 
