@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import pytest
 
@@ -93,6 +95,70 @@ def alone():
     process = OneProcess()
     yield process
     process.end()
+
+
+class ManyRanks:
+    """Makes runs on up to RANKS ranks under mpirun, one after another in the same processes."""
+
+    RANKS = 3
+
+    def __init__(self):
+        self._environment, self._process, self._made = environment(), None, 0
+
+    def __call__(self, ranks: int, *arguments: object, nodes: int = 0, code: int = 0) -> subprocess.CompletedProcess:
+        """Make a run to its end, on two ranks or more, in the environment of now; check its exit code. Returns what it printed.
+
+        nodes: over how many the ranks are dealt, with what else tests/program.py has; 0 = as `run` makes it.
+        """
+        if self._process is None or self._process.poll() is not None:
+            self._begin()
+        self._made += 1
+        place = Path(self._folder.name)
+        answer, *streams = (place / f"{self._made}.{name}" for name in ("code", "out", "err"))
+        words, texts = list(map(str, arguments)), list(map(str, streams))
+        for pipe in self._pipes:
+            print(json.dumps([words, environment(), ranks, nodes, texts, str(answer)]), file=pipe, flush=True)
+        codes, end = [place / f"{answer.name}.{rank}" for rank in range(ranks)], time.monotonic() + PATIENCE
+        while not all(code.exists() for code in codes) and self._process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        output, errors = (path.read_text() if path.exists() else "" for path in streams)
+        told = [code.read_text() if code.exists() else "none" for code in codes]
+        if told != [str(code)] * ranks:
+            self.end()
+            raise AssertionError(f"exit codes {told}\n{output}\n{errors}")
+        return subprocess.CompletedProcess(words, code, output, errors)
+
+    def _begin(self):
+        self.end()
+        self._folder = TemporaryDirectory()
+        places = [Path(self._folder.name) / str(rank) for rank in range(self.RANKS)]
+        for place in places:
+            os.mkfifo(place)
+        self._pipes = [os.fdopen(os.open(place, os.O_RDWR), "w") for place in places]  # which waits for no reader
+        line = command(self.RANKS, self._folder.name, program=(str(ROOT / "tests/many_ranks.py"),))
+        self._process = subprocess.Popen(line, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def end(self) -> None:
+        """End the processes, which have nothing left to do."""
+        if self._process is None:
+            return
+        for pipe in self._pipes:
+            pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+        self._folder.cleanup()
+        self._process = None
+
+
+@pytest.fixture(scope="session")
+def together():
+    """Return a function that makes a run on some ranks: `together(ranks, *arguments, nodes=0)`."""
+    processes = ManyRanks()
+    yield processes
+    processes.end()
 
 
 @pytest.fixture

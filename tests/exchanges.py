@@ -20,7 +20,7 @@ class Dealt(MPI.Intracomm):
         return self
 
     def Split_type(self, *arguments):
-        return MPI.COMM_WORLD.Split(self.rank % self.nodes, self.rank)
+        return MPI.Intracomm(self).Split(self.rank % self.nodes, self.rank)
 
 
 class Phase:

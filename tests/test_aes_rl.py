@@ -29,10 +29,10 @@ def straight(tmp_path_factory, alone):
     return path
 
 
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, monkeypatch):
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, monkeypatch, together):
     """Delayed at random by machine and task; four ranks have a task each, two share them, and one does all."""
     line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500]  # a ring that is written over
-    run(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    together(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     monkeypatch.setenv("NODES", "2")
     run(4, *line, "--budget.generations", 8, "--run-dir", tmp_path / "parts", program=EAGER)
     assert_same_run(straight, tmp_path / "parts")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import EAGER, run
 from small_cem import arguments, made
 from small_runs import Ending, assert_same
 from test_es import Quadratic
@@ -84,12 +83,11 @@ def test_cem_is_cem_rl_without_trained_individuals(world):
         np.testing.assert_array_equal(getattr(plain.state, name), getattr(other.state, name))
 
 
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, monkeypatch):
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, together):
     line = arguments("cem", "--cem.fitness_episodes", 2)
     alone(*line, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    run(2, *line, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    monkeypatch.setenv("NODES", "2")
-    run(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", program=EAGER)
+    together(2, *line, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
+    together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import EAGER, run
 from small_cem import arguments, made
 from small_runs import Ending
 from test_es import Quadratic
@@ -105,12 +104,11 @@ def test_who_stays_has_its_return_and_no_step(name, trained, world):
         assert small.learner.env_steps == small.learner.replay.added == env.steps
 
 
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, monkeypatch):
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, together):
     line = arguments("cem_rl", *mixed("cem_rl", "population_size", 8, "damp", 0.1, "damp_limit", 0.1))
     alone(*line, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
-    run(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
-    monkeypatch.setenv("NODES", "2")
-    run(3, *line, "--budget.generations", 7, "--run-dir", tmp_path / "parts", program=EAGER)
+    together(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    together(3, *line, "--budget.generations", 7, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     found = Run.open(tmp_path / "parts")
     length = found.columns["metrics/length"]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from conftest import EAGER, ROOT, environment, run
+from conftest import ROOT, environment
 from small_cem import arguments, made
 from small_runs import Ending, assert_same, part
 from whole_runs import assert_same_run, summary
@@ -38,12 +38,11 @@ MORE = {  # a ring smaller than a generation; nobody who is not trained
 
 
 @pytest.mark.parametrize("critic", CRITICS)
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, alone, monkeypatch):
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, alone, together):
     line = arguments("cem_rl", "--cem_rl.critic", critic, *MORE[critic])
     alone(*line, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    run(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
-    monkeypatch.setenv("NODES", "2")
-    run(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", program=EAGER)
+    together(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = Run.open(tmp_path / "straight").columns
     assert rows["metrics/trained"].tolist() == [0, *([1] * 5)]
@@ -162,7 +161,7 @@ POINTS = [  # of one process each, in the generations after the checkpoint that 
 ]
 
 
-def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone):
+def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone, together):
     fast = "--cem_rl.replay_capacity", 300, "--checkpoint.every_generations", 2
     line = arguments("cem_rl", *fast, "--budget.generations", 12)
     alone(*line, "--run-dir", tmp_path / "straight")
@@ -172,7 +171,7 @@ def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_noth
     kept = read(tmp_path / "killed/checkpoint.h5")
     assert 0 < kept[1]["generation"] < 12
     assert not {"state/replay", "state/critics"} & kept[0].keys()
-    run(3, *line, "--run-dir", tmp_path / "killed")
+    together(3, *line, "--run-dir", tmp_path / "killed")
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
 
 

@@ -1,7 +1,6 @@
 """ERL and its forms: the three promises, what a generation does, and what is refused."""
 
 import pytest
-from conftest import EAGER, run
 from small_erl import arguments
 from whole_runs import assert_same_run
 
@@ -17,12 +16,11 @@ MORE = {  # switches that are off by default, one form each
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, monkeypatch):
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
     line = arguments(name, *MORE[name])
     alone(*line, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    run(2, *line, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    monkeypatch.setenv("NODES", "2")
-    run(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", program=EAGER)
+    together(2, *line, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
+    together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = Run.open(tmp_path / "straight").columns
     children = (rows["metrics/slot_kind"][0] == 2).sum()

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT, environment, run
+from conftest import ROOT, environment
 from small_erl import arguments, made
 from small_runs import Ending, assert_same
 from whole_runs import assert_same_run
@@ -156,7 +156,7 @@ POINTS = [  # of one process each, in the generations after the checkpoint that 
 ]
 
 
-def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone):
+def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone, together):
     fast = "--erl.updates_per_step", 0.1, "--erl.replay_capacity", 300, "--checkpoint.every_generations", 2
     line = arguments("pderl", *fast, "--budget.generations", 12)
     alone(*line, "--run-dir", tmp_path / "straight")
@@ -167,5 +167,5 @@ def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_noth
     assert 0 < kept[1]["generation"] < 12
     assert len(kept[0]["state/memories.lost"]) > 0
     assert "state/memories" not in kept[0]
-    run(3, *line, "--run-dir", tmp_path / "killed")
+    together(3, *line, "--run-dir", tmp_path / "killed")
     assert_same_run(tmp_path / "straight", tmp_path / "killed")

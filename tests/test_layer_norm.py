@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import CYCLIC, run
+from conftest import CYCLIC
 from gradients import distance, flat, modules
 from saved_policies import NORMED
 from torch import nn
@@ -218,12 +218,12 @@ def test_between_bfloat16_products_the_normalisation_is_float32(members):
 # --- whole runs
 
 
-def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone):
+def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together):
     """ESAC with everything in it, so both its halves; test_learners.py has DDPG's actor."""
     arguments = [*CYCLIC, "--policy.layer_norm", "true"]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
-    run(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
+    together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     policy = SavedPolicy.load(tmp_path / "parts")
     assert policy.layout == Layout((3, 8, 8, 3), layer_norm=True)

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from conftest import ROUTINE, TASK, run
+from conftest import ROUTINE, TASK
 from gradients import Breaking, Line
 from small_learners import RIVALS, learner
 from whole_runs import assert_same_run, summary
@@ -64,14 +64,14 @@ def test_what_torch_makes_is_not_looked_through_for_garbage_and_all_that_follows
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone):
+def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone, together):
     table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
     table |= {"observation_normalisation": name == "ddpg"}
     options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     arguments = ["--algorithm", name, *TASK, *ROUTINE, *options, "--policy.layer_norm", name == "ddpg"]
     alone(*arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")  # after 125 updates: odd
-    run(2, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")
+    together(2, *arguments, "--budget.generations", 8, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said = summary(tmp_path / "parts")
     assert said["env_steps"]["learner"] == said["nominal_steps"] == 8 * 35
@@ -79,7 +79,7 @@ def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone)
     assert said["last_evaluation"][name] == said["final_return"]
 
 
-def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone):
+def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone, together):
     """Whole episodes of Pendulum, truncated at 30 steps: two of each generation, the first 100 steps uniform."""
     table = {"episodes_on": "ranks", "episodes_per_generation": 2, "start_steps": 100, "batch_size": 16, "replay_capacity": 150}
     table |= {"observation_normalisation": True}
@@ -87,7 +87,7 @@ def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone):
     arguments = ["--algorithm", "td3", "--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    run(3, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "parts")
+    together(3, *arguments, "--budget.generations", 6, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
     assert said["env_steps"]["learner"] == said["nominal_steps"] == 6 * 60

@@ -67,30 +67,30 @@ def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is
 
 
 @pytest.mark.parametrize("algorithm", ["es", "sac"])
-def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alone):
+def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alone, together):
     more = [*STRATEGY, "--es.observation_normalisation", True, "--es.weight_decay", 0.01]
     normalised = ["--sac.observation_normalisation", True]
     options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70, *normalised]}[algorithm]
     arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    run(3, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
+    together(3, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
 @pytest.mark.parametrize(("task", "lag"), [("HalfCheetah-v5", 0), ("dm_control/walker-walk-v0", 2)])
-def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, lag, alone):
+def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, lag, alone, together):
     """Observations are standardised; with a lag the restart is in the middle of a phase."""
     more = ["--esac.observation_normalisation", True, "--esac.learner_lag", lag]
     arguments = ["--task.id", task, "--task.horizon", 60, *SMALL, *more]
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
-    run(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    together(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
-def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start, alone):
+def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start, alone, together):
     arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 60]
     arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
     alone(*arguments, "--run-dir", tmp_path / "straight")
@@ -101,7 +101,7 @@ def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_pa
     wait_for(lambda: summary(tmp_path / "killed")["status"] == "dead")
     before = science(tmp_path / "killed")
     made = len(before["metrics/generation"])
-    done = run(3, *arguments, "--run-dir", tmp_path / "killed")
+    done = together(3, *arguments, "--run-dir", tmp_path / "killed")
     saved = 16 * (made // 16)
     assert f"resumed at generation {saved} from checkpoint.h5; {made - saved} later rows dropped" in done.stdout
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
@@ -151,12 +151,11 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypatch, nodes, alone):
-    monkeypatch.setenv("NODES", str(nodes))
+def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, alone, together):
     wide = [*CYCLIC, "--budget.generations", 6]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]  # three blocks of parameters
     alone(*wide, "--run-dir", tmp_path / "one")
-    done = run(3, *wide, "--run-dir", tmp_path / "three", program=EAGER)
+    done = together(3, *wide, "--run-dir", tmp_path / "three", nodes=nodes)
     assert f"3 ranks on {nodes} node(s)" in done.stdout
     assert_same_run(tmp_path / "one", tmp_path / "three")
 
@@ -168,11 +167,11 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, monkeypa
         ["--esac.reading", "repo", "--esac.amt_interval", 3, "--sac.automatic_temperature", "true", "--esac.fitness_episodes", 2],
     ],
 )
-def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone):
+def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone, together):
     arguments = [*CYCLIC, *switches, "--esac.sac_copies", 1]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
-    run(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
+    together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
@@ -189,9 +188,8 @@ def lagged(tmp_path_factory, alone):
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 1), (3, 2), (3, 3)])
-def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(lagged, straight, tmp_path, monkeypatch, ranks, nodes):
-    monkeypatch.setenv("NODES", str(nodes))
-    run(ranks, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER)
+def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(lagged, straight, tmp_path, together, ranks, nodes):
+    together(ranks, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", nodes=nodes)
     assert_same_run(lagged, tmp_path / "run")
     rows, direct = science(lagged), science(straight)
     assert rows["metrics/sac_phase"].sum() >= 5
@@ -200,12 +198,12 @@ def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(lagged, straigh
     assert rows["metrics/gradient_updates"][begun + 2] == direct["metrics/gradient_updates"][begun]
 
 
-def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone):
+def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone, together):
     rows = science(lagged)
     begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])  # the replay has wrapped by then
     for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
         again = [*LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run"]
-        run(ranks, *again) if ranks else alone(*again)
+        together(ranks, *again) if ranks else alone(*again)
         assert read(tmp_path / "run/checkpoint.h5")[0]["state/phase_begun"] == (begun if generations < 20 else rows_begun(lagged))
     assert_same_run(lagged, tmp_path / "run")
 
@@ -225,23 +223,21 @@ def rows_begun(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("kind", "field", "value"), [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)])
-def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, monkeypatch, kind, field, value, alone):
-    monkeypatch.setenv("NODES", "2")
+def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, kind, field, value, alone, together):
     options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
     wide = [*CYCLIC, *options]
     wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
-    run(3, *wide, "--budget.generations", 5, "--run-dir", tmp_path / "parts", program=EAGER)
+    together(3, *wide, "--budget.generations", 5, "--run-dir", tmp_path / "parts", nodes=2)
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
-def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, monkeypatch):
-    monkeypatch.setenv("NODES", "2")
+def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, together):
     arguments = ["--algorithm", "es", *TASK, "--es.population_size", 10, "--evaluation.every", 100, "--budget.generations", 4]
     received = []
     for hidden in (8, 200):
-        run(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), program=EAGER)
+        together(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), nodes=2)
         received.append(np.diff(Run.open(tmp_path / str(hidden)).columns["timing/bytes_exchanged"]).tolist())
     members, columns, header = 5, 5, 5  # of the other node
     assert received == [[8 * (members * columns + header)] * 3] * 2

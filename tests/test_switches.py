@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import EAGER, LEARNER, POPULATION, ROUTINE, TASK, run
+from conftest import LEARNER, POPULATION, ROUTINE, TASK
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
 
@@ -287,12 +287,11 @@ ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.up
 ALL += ["--esac.length_cap", 1.5]
 
 
-def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, monkeypatch, alone):
+def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, alone, together):
     arguments = [*TASK, *POPULATION, *LEARNER, *ROUTINE, *ALL]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
-    monkeypatch.setenv("NODES", "2")
     for generations, ranks in ((5, 3), (9, 2)):
-        run(ranks, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "parts", program=EAGER)
+        together(ranks, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "parts", nodes=2)
         assert read(tmp_path / "parts/checkpoint.h5")[0]["state/phase_begun"] > 0  # in flight
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = science(tmp_path / "straight")

@@ -92,8 +92,8 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
         (["--esac.noise", "table", "--esac.noise_table_size", "1000"], "noise_table_size = 1000: theta alone has"),
     ],
 )
-def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, arguments, message):
-    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=2)
+def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, together, arguments, message):
+    done = together(2, *arguments, "--run-dir", tmp_path / "run", code=2)
     assert done.stderr.count(message) + done.stderr.count(message.replace("_", "-")) >= 1
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1

@@ -1,0 +1,51 @@
+"""The program, run after run on the same ranks, as tests/one_process.py has it on one: `mpirun -n N python many_ranks.py FOLDER`.
+
+Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, an environment, the number of ranks that run it,
+the nodes that these are dealt over (0: as they are, else with what tests/program.py has) and the files that stdout, stderr and,
+after the run, each rank's exit code go to.
+"""
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+from exchanges import Dealt
+from mpi4py import MPI
+
+from esac_mpi import __main__, comm, record
+
+WORLD = MPI.COMM_WORLD
+FIRST = [WORLD.Split(0 if WORLD.rank <= last else MPI.UNDEFINED) for last in range(WORLD.size)]  # ranks 0 to `last` each
+
+
+def program(words: list[str], variables: dict[str, str], ranks: int, nodes: int, streams: list[str]) -> int:
+    """Run the program on the first ranks, of which this is one; return its exit code on this one."""
+    with ExitStack() as changed:
+        for number, path in enumerate(streams, 1):
+            kept = os.dup(number)
+            changed.callback(os.close, kept)
+            changed.callback(os.dup2, kept, number)
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.dup2(file, number)
+            os.close(file)
+        changed.callback(sys.stdout.flush)
+        changed.enter_context(mock.patch.dict(os.environ, variables))
+        world = Dealt(FIRST[ranks - 1]).over(nodes) if nodes else FIRST[ranks - 1]
+        made = comm.World.__init__.__defaults__
+        changed.enter_context(mock.patch.object(comm.World.__init__, "__defaults__", (world, *made[1:])))
+        if nodes:
+            changed.enter_context(mock.patch.object(record.run, "PUBLISH_EVERY", 0.0))
+        return __main__.main(words)
+
+
+with open(Path(sys.argv[1]) / str(WORLD.rank)) as lines:
+    for line in lines:
+        words, variables, ranks, nodes, streams, answer = json.loads(line)
+        if WORLD.rank < ranks:
+            code = program(words, variables, ranks, nodes, streams)
+            told = Path(f"{answer}.{WORLD.rank}")
+            Path(f"{told}.part").write_text(str(code))
+            Path(f"{told}.part").rename(told)
