@@ -72,10 +72,10 @@ def test_the_clock_goes_on_and_individuals_are_trained_by_a_critic_that_never_st
     assert said["env_steps"]["population"] == length.sum() == said["nominal_steps"]
 
 
-def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
+def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, alone):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    run(1, *SMALL, "--task.id", "own_envs:Counting-v0", "--budget.generations", 4, "--run-dir", tmp_path / "run")
+    alone(*SMALL, "--task.id", "own_envs:Counting-v0", "--budget.generations", 4, "--run-dir", tmp_path / "run")
     counted = sum(f.stat().st_size for f in (tmp_path / "counts").iterdir())
     said, probe = summary(tmp_path / "run"), Run.open(tmp_path / "run").provenance["probe_steps"]
     in_flight = counted - probe - sum(said["env_steps"].values())

@@ -188,7 +188,7 @@ def test_closed_output_does_not_stop_a_run(tmp_path):
     assert "finished at generation 15" in (tmp_path / "run/log.txt").read_text()
 
 
-def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path):
+def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path, together):
     """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it: nothing of ours is asked."""
     arguments = [*CYCLIC_ES, "--display.every_seconds", 0.01, "--budget.generations", 30, "--run-dir", tmp_path / "run"]
     process = subprocess.Popen(
@@ -199,5 +199,5 @@ def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path
     assert "Traceback" not in process.stderr.read()
     process.wait(timeout=100)
     wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
-    run(2, *arguments)
+    together(2, *arguments)
     assert science(tmp_path / "run")["metrics/generation"].tolist() == list(range(1, 31))

@@ -128,11 +128,11 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight,
             np.testing.assert_array_equal(science(tmp_path / "run")[name][:20], values, err_msg=name)
 
 
-def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
+def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
     more = ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.fitness_episodes", 2]
-    run(2, "--task.id", "own_envs:Counting-v0", *SMALL, *more, "--budget.generations", 10, "--run-dir", tmp_path / "run")
+    together(2, "--task.id", "own_envs:Counting-v0", *SMALL, *more, "--budget.generations", 10, "--run-dir", tmp_path / "run")
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
@@ -264,9 +264,9 @@ def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path, a
     assert "normaliser_mean" in read(tmp_path / "run/policy.h5")[0]
 
 
-def test_a_directory_of_another_configuration_is_refused_listing_what_differs(straight):
+def test_a_directory_of_another_configuration_is_refused_listing_what_differs(straight, together):
     before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
-    done = run(2, *CYCLIC, "--budget.generations", 30, "--esac.sigma", 0.4, "--seed", 5, "--run-dir", straight, code=2)
+    done = together(2, *CYCLIC, "--budget.generations", 30, "--esac.sigma", 0.4, "--seed", 5, "--run-dir", straight, code=2)
     assert "esac.sigma" in done.stderr
     assert "0.3" in done.stderr
     assert "0.4" in done.stderr
@@ -274,8 +274,8 @@ def test_a_directory_of_another_configuration_is_refused_listing_what_differs(st
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 
-def test_a_finished_run_says_so(straight):
-    done = run(2, *CYCLIC, "--budget.generations", 20, "--run-dir", straight)
+def test_a_finished_run_says_so(straight, together):
+    done = together(2, *CYCLIC, "--budget.generations", 20, "--run-dir", straight)
     assert "finished" in done.stdout
 
 

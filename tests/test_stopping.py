@@ -46,7 +46,9 @@ def steps_before(path: Path, since: int, generation: int, part: str) -> int:
     return done + Run.open(path).provenance["probe_steps"]
 
 
-def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_again(uninterrupted, tmp_path, monkeypatch):
+def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_again(
+    uninterrupted, tmp_path, monkeypatch, together
+):
     phases = np.flatnonzero(science(uninterrupted)["metrics/sac_phase"]) + 1
     path, stopped = tmp_path / "run", 0
     monkeypatch.setenv("SIGNALS", "2")
@@ -60,11 +62,11 @@ def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_aga
         assert len(science(path)["metrics/generation"]) == generation - 1
         assert any(name.startswith("pending/") for name in read(path / "checkpoint.h5")[0]) == (part == "evaluation")
     monkeypatch.delenv("SIGNAL_AT")
-    run(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    together(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
     assert_same_run(uninterrupted, path)
 
 
-def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone):
+def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone, together):
     halves = ["--algorithm", "sac", "--task.id", "own_envs:Signalled-v0", *LEARNER, *ROUTINE, "--sac.steps_per_generation", 70]
     alone(*halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SIGNALS", "2")
@@ -72,11 +74,11 @@ def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone):
     done = run(1, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run", code=75)
     assert re.search("stopped at generation [34]", done.stdout)
     monkeypatch.delenv("SIGNAL_AT")
-    run(2, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run")
+    together(2, *halves, "--budget.generations", 5, "--run-dir", tmp_path / "run")
     assert_same_run(tmp_path / "straight", tmp_path / "run")
 
 
-def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_path, monkeypatch):
+def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_path, monkeypatch, together):
     path = tmp_path / "run"
     monkeypatch.setenv("SIGNAL_AT", "350")
     for signals, code in ((1, 75), (2, 75), (3, 1)):  # of whichever rank comes there first; each start goes on with the run
@@ -86,12 +88,12 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_
         assert "ended without a word" not in done.stdout
         assert ("third signal" in done.stderr) == (signals == 3)
     monkeypatch.delenv("SIGNAL_AT")
-    done = run(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
+    done = together(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
     assert "ended without a word" in done.stdout
     assert_same_run(uninterrupted, path)
 
 
-def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone):
+def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone, together):
     arguments = ["--task.id", "own_envs:Slow-v0", *SMALL_ES, "--stop.grace_seconds", 0.5, "--budget.generations", 2]
     alone(*arguments, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
@@ -105,7 +107,7 @@ def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatc
     assert time.monotonic() - sent < 20
     assert status(tmp_path / "run")["status"] == "requeue"
     monkeypatch.setenv("SLOW", "0")
-    run(3, *arguments, "--run-dir", tmp_path / "run")
+    together(3, *arguments, "--run-dir", tmp_path / "run")
     assert_same_run(tmp_path / "straight", tmp_path / "run")
 
 

@@ -60,9 +60,9 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
     assert "Traceback" not in done.stderr
 
 
-def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path):
+def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):
     arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
-    done = run(2, *arguments)
+    done = together(2, *arguments)
     assert "is not finite: ranked last, counted" in done.stdout
     rows = science(tmp_path / "run")
     broken = np.isnan(rows["metrics/fitness"])
