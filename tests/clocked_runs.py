@@ -9,11 +9,11 @@ NONE, FOUR = None, (1.0,) * 4
 ROWS = [(FOUR, True, NONE, (0.5, 0.5)), (FOUR, False, NONE, (0.5, 0.5)), (FOUR, False, (5.0, 3.0, 300), (0.5, 0.5))]
 
 
-def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), **settings):
+def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), beside=0.0, **settings):
     """Leave a run behind whose generations are these rows: members, whether a phase began, (phase, updating, updates), episodes.
 
     Beside them a generation has 0.1 s of writing, 0.2 s of update and 0.3 s of its own; `slow`: other work made it so longer.
-    trials: of each row the seconds of its trial episodes, nan where it had none.
+    trials: of each row the seconds of its trial episodes, nan where it had none. beside: what one rank did beside members [s].
     """
     base = {"algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
     run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
@@ -22,7 +22,7 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), **settings):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
         alone = ranks == 1
         tried = np.array(trials[g - 1] if trials else ())
-        evaluate = np.nansum(members) + np.nansum(tried) if alone else max(members)
+        evaluate = np.nansum(members) + np.nansum(tried) + beside if alone else max(members)
         own = 0.2 + 0.3 + evaluate + sum(evaluation) + np.nan_to_num(lasted) * alone
         wall, counted, phases = wall + slow * (own + 0.1), counted + updates, phases + bool(phase)
         row = {

@@ -145,7 +145,7 @@ class ManyRanks:
         for pipe in self._pipes:
             pipe.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
+            self._process.wait(30)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()

@@ -137,6 +137,8 @@ def test_a_member_that_played_nothing_costs_nothing(tmp_path):
     run = run_of(tmp_path / "run", rows)
     assert at(run, 1) == [3.6, 5.2, 10.8]  # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
     assert at(run, 2) == [2.1, 3.2, 6.3]
+    run = run_of(tmp_path / "more", rows, beside=0.4)  # who played has it, and where nobody did it is lost on no clock
+    assert at(run, 1) == [4.0, 6.0, 12.0] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
 
 
 def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):

@@ -84,6 +84,7 @@ def times(run: RunFiles) -> Parts:
     beside = running(run)
     rest = generation_seconds(run) - sum(part.values())  # outside all parts
     rest += np.where(one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)).clip(0) * (alone > 0)
+    rest += np.where(np.isfinite(members).any(axis=1), 0.0, alone)  # where nobody played, in whose time this would be
     rest += np.where(one, part["offspring"] - born.sum(axis=1), 0.0).clip(0)
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
