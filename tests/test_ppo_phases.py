@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
-from conftest import ROUTINE, TASK, environment, run
+from conftest import ROUTINE, TASK, environment
 from gradients import Breaking, Line, same, through
 from small_ppo import KINDS, learner, task
 from stable_baselines3 import PPO
@@ -161,11 +161,11 @@ def counted(path, monkeypatch, make, *arguments) -> int:
     return sum(file.stat().st_size for file in path.iterdir()) - Run.open(arguments[-1]).provenance["probe_steps"]
 
 
-def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch, alone):
+def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch, alone, together):
     """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
     arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, *NORMALISED, "--budget.generations"]
     straight = counted(tmp_path / "a", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "straight")
-    counted(tmp_path / "b", monkeypatch, partial(run, 2), *arguments, 3, "--run-dir", tmp_path / "parts")
+    counted(tmp_path / "b", monkeypatch, partial(together, 2), *arguments, 3, "--run-dir", tmp_path / "parts")
     again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
     resumed = counted(tmp_path / "c", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
