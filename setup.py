@@ -1,11 +1,27 @@
-"""Build the optional C extension; everything else about the package is in setup.cfg.
+"""Build the optional C extension and put configs/ and jobs/ into a wheel; everything else about the package is in setup.cfg.
 
 No -march=native: a binary built on a login node runs on other nodes. No contraction: the bits do not depend on the CPU.
 """
 
+import shutil
+from pathlib import Path
+
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
+
+
+class WithExamples(build_py):
+    """Copy configs/ and jobs/ into the package that is built: esac_mpi/shipped.py finds them there, away from a checkout."""
+
+    def run(self) -> None:
+        """Build the modules, then copy."""
+        super().run()
+        for folder in () if self.editable_mode else ("configs", "jobs"):
+            shutil.copytree(Path(__file__).parent / folder, Path(self.build_lib, "esac_mpi", folder), dirs_exist_ok=True)
+
 
 setup(
+    cmdclass={"build_py": WithExamples},
     ext_modules=[
         Extension(
             "esac_mpi._kernels",
@@ -13,5 +29,5 @@ setup(
             extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,  # no compiler: esac_mpi/kernels.py does the same in numpy
         )
-    ]
+    ],
 )

@@ -2,11 +2,9 @@
 
 import math
 import shlex
-import shutil
 import sys
 import time
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from esac_mpi import learning, log, population, rollout
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
+from esac_mpi.invocation import called
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -290,21 +289,4 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None
         log.warn(f"generation {generation} is not wholly saved; the checkpoint before it stands")
     policy = f", best policy {path / 'policy.h5'}" if best.policy else ""
     log.say(f"  results {path / 'metrics.h5'}{policy}")
-    if plot := plotter():
-        log.say(f"  curve   {plot} {shlex.quote(str(path))}")
-
-
-def plotter(package: Path = Path(__file__).parent) -> str:
-    """Return the command that draws a run, as it works from the current directory; empty where the tools are not at hand."""
-    tool, python = package.parent / "tools" / "plot.py", Path(sys.executable)
-    if not tool.is_file():
-        return ""
-    found = shutil.which("python")
-    on_path = found is not None and Path(found).parent == python.parent  # not resolved: an environment's is a link to another's
-    return shlex.join(["python" if on_path else str(from_here(python)), str(from_here(tool))])
-
-
-def from_here(path: Path) -> Path:
-    """Return a path below the current directory relative to it, another as it is."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")

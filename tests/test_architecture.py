@@ -7,6 +7,7 @@ from esac_mpi.config import ALGORITHMS
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [
+    {"commands"},
     {"experiments", "stress"},
     {"benchmarks", "policies"},
     {"analysis"},
@@ -14,16 +15,16 @@ LAYERS = [
     {"train", "check"},
     {"set_up"},
     {"job", "capacity"},
-    {"comm", "record", "algorithms"},
+    {"comm", "record", "algorithms", "Policy"},
     {"population", "experience", "learners", "provenance"},
     {"rollout", "learning", "params", "selection", "distribution", "state"},
     {"transitions", "memories", "counters", "epsilon", "evolution", "genetics", "update_rules"},
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda"}
-BESIDE = {"analysis", "experiments", "policies", "benchmarks", "stress"}  # what tools/ are made of: no run needs it
-ANALYSED = {"record", "config", "log", "schedule", "__version__"}  # what analysis may import of the program
+LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda", "invocation", "shipped"}
+BESIDE = {"commands", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
+ANALYSED = {"record", "config", "log", "schedule", "invocation", "__version__"}  # what analysis may import of the program
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py",
@@ -166,7 +167,7 @@ def test_mpi_is_asked_for_where_a_launcher_has_started_ranks_and_nowhere_else_be
     for name in BESIDE:
         for path in (PACKAGE / name).rglob("*.py"):
             if path.name != "ranks.py":  # which imports it then
-                assert not [n for n in imports(path) if n.startswith("esac_mpi.comm")], path.name
+                assert not [n for n in imports(path) if n.split(".")[1:2] == ["comm"]], path.name
 
 
 def at_the_top(path: Path) -> set[str]:
@@ -186,19 +187,23 @@ def test_simulators_and_torch_are_imported_inside_functions_beside_the_program()
             assert not at_the_top(path) & HEAVY, path.name
 
 
-def test_algorithms_and_policies_are_named_in_one_file_of_analysis_and_in_no_tool():
+def test_algorithms_and_policies_are_named_in_one_file_of_analysis_and_in_no_command():
     names = {"theta_es", *ALGORITHMS}
-    for path in (*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE.parent / "tools").glob("*.py")):
+    for path in (*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE / "commands").glob("*.py")):
         found = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
         assert not found & names or path.name in NAMED, (path.name, found & names)
 
 
-def test_tools_are_commands_that_import_the_package_alone():
-    commands = {path.stem for path in (PACKAGE.parent / "tools").glob("*.py")}
+def test_tools_call_commands_of_the_package_and_do_nothing_else():
     for path in (PACKAGE.parent / "tools").iterdir():
         if path.name == "__pycache__":
             continue
         assert path.suffix == ".py", path.name
-        names = imports(path)
-        assert not {n.split(".")[0] for n in names} & (commands | HEAVY), path.name
-        assert "esac_mpi.comm" not in {".".join(n.split(".")[:2]) for n in names}, path.name
+        assert imports(path) == {"sys", "esac_mpi.commands.__main__.main"}, path.name
+        assert f'sys.exit(main(["{path.stem}", *sys.argv[1:]]))' in path.read_text()
+
+
+def test_a_command_knows_no_other_command_but_the_one_that_starts_them():
+    for path in (PACKAGE / "commands").glob("[a-z]*.py"):
+        found = {n for n in imports(path) if n.startswith("esac_mpi.commands")}
+        assert found <= {"esac_mpi.commands.NAMES"}, path.name

@@ -1,5 +1,6 @@
 """What an algorithm does not read is refused or named; the declarations are true; es is compared at the settings of ESAC."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -213,3 +214,18 @@ def test_es_is_compared_at_the_settings_of_esac(name):
                     task,
                     variant,
                 )
+
+
+@pytest.mark.parametrize("algorithm", ["esac", "es", "perl", "cem_rl"])
+def test_help_of_an_algorithm_has_the_fields_that_it_reads_and_what_they_mean(capsys, algorithm):
+    with pytest.raises(SystemExit) as end:
+        load(["--algorithm", algorithm, "--help"])
+    assert end.value.code == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    shown = {name.replace("-", "_") for name in re.findall(r"^[ │]+--([a-z][\w.-]+)", out, re.MULTILINE)}
+    assert shown == {name for name in NAMES if reads.reads(algorithm, name)}
+    text = " ".join(re.sub("[│╭╰─╮╯]", "", out).split())
+    for name in sorted({"task.horizon", "policy.layer_norm", *[n for n in shown if n.startswith(algorithm)][:1]}):
+        _, said = text.split(f"--{name.replace('_', '-')} ", 1)
+        assert len(said.split("(default:")[0].split()) > 4, name  # its docstring

@@ -90,9 +90,8 @@ def test_figures_and_tables_need_no_mpi_torch_or_simulator(tmp_path):
     code = f"""
 import sys
 sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control"])  # None: an import fails
-sys.path.insert(0, {str(ROOT / "tools")!r})
 import {", ".join(modules)}
-import plot, table
+from esac_mpi.commands import plot, table
 assert plot.main([{str(run)!r}]) == table.main([{str(run)!r}]) == 0
 assert "esac_mpi.comm" not in sys.modules
 """

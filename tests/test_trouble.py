@@ -12,7 +12,7 @@ import pytest
 from conftest import CYCLIC_ES, EAGER, ROOT, ROUTINE, SMALL, TASK, run
 from whole_runs import science, summary
 
-from esac_mpi import train
+from esac_mpi.invocation import called
 from esac_mpi.record import Run, read
 
 
@@ -125,10 +125,26 @@ def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, 
     python = Path(sys.executable)
     monkeypatch.setenv("PATH", str(python.parent))
     monkeypatch.chdir(ROOT)
-    assert train.plotter() == "python tools/plot.py"
+    assert called("plot") == "python tools/plot.py"
     monkeypatch.chdir(tmp_path)
-    assert train.plotter() == f"python {ROOT / 'tools/plot.py'}"
+    assert called("plot") == f"python {ROOT / 'tools/plot.py'}"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert train.plotter() == f"{python} {ROOT / 'tools/plot.py'}"
-    assert subprocess.run(f"{train.plotter()} --help", shell=True, capture_output=True).returncode == 0
-    assert train.plotter(tmp_path / "site-packages" / "esac_mpi") == ""
+    assert called("plot") == f"{python.with_name('python')} {ROOT / 'tools/plot.py'}"
+    assert subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True).returncode == 0
+
+
+def test_away_from_a_checkout_the_line_is_the_installed_commands(tmp_path, monkeypatch):
+    package, folder = tmp_path / "lib/site-packages/esac_mpi", tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setattr(sys, "executable", str(folder / "python3.11"))
+    monkeypatch.setattr(sys, "argv", ["esac_mpi/__main__.py"])
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.chdir(tmp_path)
+    assert called("plot", package) == "bin/python -m esac_mpi.commands plot"  # where no command was installed
+    script = folder / "esac-mpi"
+    script.touch(0o755)
+    assert called("plot", package) == "esac-mpi plot"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert called("plot", package) == "bin/esac-mpi plot"
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    assert called("plot") == "bin/esac-mpi plot"  # it was called so: not by the checkout's tool, which is there

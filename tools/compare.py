@@ -1,46 +1,8 @@
-"""Say what differs between two runs: configuration, task, machine and versions; and where their bits part.
-
-    python tools/compare.py A B
-
-Bits are those of metrics/, which promise not to depend on ranks, restarts or the machine's speed; nan equals nan. Rows are
-compared as far as both runs have them; the whole states too, where both have a checkpoint of the same generation.
-A task's model and what it answers in its first steps (task_model, task_probe) have other digests on other machines, too.
-Reads files only: no MPI, no torch, no simulator. Cost: 0.1 s, more for large runs.
-Returns 0 if the bits are equal, 1 if they part, 2 if a directory is not a run, 65 if its files cannot be read.
-"""
+"""`esac-mpi compare` in a checkout: python tools/compare.py --help. It is in esac_mpi/commands/compare.py."""
 
 import sys
-from pathlib import Path
 
-from esac_mpi.analysis.command import parser
-from esac_mpi.analysis.comparison import TASK, bits, configurations, differences, machine, recorded
-from esac_mpi.config import ConfigError
-from esac_mpi.record import Refused, Run, Unreadable
-
-
-def main(argv: list[str]) -> int:
-    """Print the comparison."""
-    line = parser(__doc__)
-    line.add_argument("a", type=Path, metavar="A", help="run directory")
-    line.add_argument("b", type=Path, metavar="B", help="run directory")
-    options = line.parse_args(argv)
-    try:
-        a, b = Run.open(options.a), Run.open(options.b)
-        said, part = bits(a, b)
-    except (Refused, ConfigError, Unreadable) as error:
-        print(error, file=sys.stderr)
-        return 65 if isinstance(error, Unreadable) else 2
-    print(f"A {a.path}, {a.generation} generations\nB {b.path}, {b.generation} generations")
-    sections = {
-        "configuration": list(configurations(a, b)),
-        "task": list(differences(recorded(a, TASK), recorded(b, TASK))),
-        "machine and versions": list(differences(machine(a), machine(b))),
-        "bits of metrics/": said,
-    }
-    for title, lines in sections.items():
-        print(f"\n{title}:\n" + "\n".join(f"  {line}" for line in lines or ["equal"]))
-    return int(part)
-
+from esac_mpi.commands.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["compare", *sys.argv[1:]]))

@@ -1,84 +1,8 @@
-"""Draw learning curves of runs, or their training returns, mutation rate, fitness, losses, or the timeline of their ranks.
+"""`esac-mpi plot` in a checkout: python tools/plot.py --help. It is in esac_mpi/commands/plot.py."""
 
-    python tools/plot.py RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline|map]
-                         [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
-                         [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T]] [--out NAME]
-
-Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
-95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
-One run: all its policies, unless --policy names one, with the band from worst to best episode, and mean and maximum of the noisy
-population; for fitness the quartiles and extremes of the members; for timeline every rank (of several runs, or against
-another --x than wall: their idle share). Returns are of noise-free evaluations, of the better of a run's
-policies each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
-2 left of the ESAC paper); fates how often the learner's actor was an elite, selected or discarded after its injection into a
-population, of all such selections so far (Figure 11 of the PDERL paper). Steps are those of population and learner; evaluation
-steps are not on the axis.
---x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
-the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
-map: which algorithm or variant reaches a return first (--reach; default: the most that two of them reach), over 1 to 1,024 ranks
-and 30 to 10,000 updates/s of the learner, computed, median over seeds; blank where nobody does within T seconds; a picture a
-task. RUN may be results.csv of an experiment.
-Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
-"""
-
-import argparse
-import re
 import sys
-from collections.abc import Iterator
-from math import inf
-from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
-from esac_mpi.analysis.curves import AXES
-
-KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
-OF_CURVES, OF_MAPS = ("x", "seeds", "ranks", "updates_per_second"), ("reach", "within")  # options
-
-
-def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
-    """Draw what the options ask for; yield the files written."""
-    from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.plots import figure
-
-    unread = [*(OF_CURVES if options.what == "map" else OF_MAPS), *(["policy"] if options.what != "return" else [])]
-    refuse_unread(line, options, f"--what {options.what}", unread)
-    if options.what == "map":
-        yield from maps(options)
-        return
-    runs = opened(options.runs)
-    name = "learning_curve" if options.what == "return" else options.what
-    drawing = figure(runs, options.what, options.x, options.policy, options.seeds, machine_of(options))
-    yield from save(drawing, options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
-
-
-def maps(options: argparse.Namespace) -> Iterator[Path]:
-    """Draw a map of each task; yield the files written."""
-    from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.results import reach
-
-    tasks, out = reach.read(options.runs), options.out or Path("map")
-    for task, labels in tasks.items():
-        name = out.with_name(f"{out.stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', task)}{out.suffix}") if len(tasks) > 1 else out
-        yield from save(reach.figure(task, labels, options.reach, options.within), name)
-
-
-def main(argv: list[str]) -> int:
-    """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
-    line = parser(__doc__)
-    add_runs(line)
-    line.add_argument("--what", choices=KINDS, default="return")
-    line.add_argument("--x", choices=AXES, help="horizontal axis; default: env_steps, training_episodes for training")
-    add_policy(line, "whose returns")
-    add_machine(line)
-    line.add_argument("--reach", type=float, metavar="RETURN", help="of a map; default: what two variants reach")
-    line.add_argument("--within", type=float, default=inf, metavar="T", help="of a map: blank where it takes longer [s]")
-    line.add_argument("--seeds", action="store_true", help="each run as a thin line")
-    line.add_argument(
-        "--out", type=Path, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"
-    )
-    options = line.parse_args(argv)
-    return ended(lambda: pictures(line, options))
-
+from esac_mpi.commands.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["plot", *sys.argv[1:]]))

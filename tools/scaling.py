@@ -1,48 +1,8 @@
-"""Draw how generations scale with ranks and population size, from real runs (Figures 2 centre and 5 of the ESAC paper).
+"""`esac-mpi scaling` in a checkout: python tools/scaling.py --help. It is in esac_mpi/commands/scaling.py."""
 
-    python tools/scaling.py RUN [RUN ...] [--last 10] [--numbers] [--out NAME]
-
-Four panels: seconds per generation and per episode, and parallel efficiency, against ranks; seconds per generation against
-population size. A line per population size, and per algorithm and other settings. Dotted: ideal, the time on the fewest ranks
-divided by how many times more there are. The parallel efficiency is ideal / measured. Bars: smallest and largest of several runs.
-A generation's time is its wall time without the noise-free evaluation, which the paper has not; mean of the last generations on
-the last number of ranks, never the first generation. Per episode: divided by the episodes of the population. One task at a time.
-For a simulation of more ranks than there are: tools/bench.py scaling. Writes NAME.png and NAME.pdf. Needs matplotlib.
-Cost: 2 s, and 0.1 s a run.
-"""
-
-import argparse
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-from esac_mpi.analysis.command import add_runs, ended, opened, parser
-from esac_mpi.analysis.generation_times import times_of
-
-
-def report(options: argparse.Namespace) -> Iterator[object]:
-    """Draw the runs; yield the numbers if asked for, and the files written."""
-    from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.scaling import figure, numbers
-
-    runs = opened(options.runs)
-    times = times_of(runs, options.last)
-    if options.numbers:
-        yield from numbers(times)
-    title = f"{runs[0].config.task.id}: mean of the last {options.last} generations; dotted: ideal"
-    yield from save(figure(times, title), options.out)
-
-
-def main(argv: list[str]) -> int:
-    """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
-    line = parser(__doc__)
-    add_runs(line)
-    line.add_argument("--last", type=int, default=10, metavar="G", help="generations that are averaged; the paper's 10")
-    line.add_argument("--numbers", action="store_true", help="print the numbers too")
-    line.add_argument("--out", type=Path, default=Path("scaling"), metavar="NAME")
-    options = line.parse_args(argv)
-    return ended(lambda: report(options))
-
+from esac_mpi.commands.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["scaling", *sys.argv[1:]]))

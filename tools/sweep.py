@@ -1,65 +1,8 @@
-"""Write the list of jobs of a grid: one line of command-line arguments for each run.
+"""`esac-mpi sweep` in a checkout: python tools/sweep.py --help. It is in esac_mpi/commands/sweep.py."""
 
-    python tools/sweep.py --configs configs/esac/ant.toml configs/esac/hopper.toml --algorithms esac es --seeds 0-4 --out jobs.txt
-    python tools/sweep.py --tasks HalfCheetah-v5 --set esac.amt_clip 1e-6 1e-4 1e-2 --set policy.hidden "64 64" "256 256"
-
-The grid: (configs or tasks) x algorithms x the values of every --set x seeds. A field without a table (`--set sigma 0.01 0.1`)
-is the one of each algorithm's own table. A field of another algorithm of the sweep is left out of a run, which then is listed
-once. Every line has its own --run-dir below --root, so that a line that is started again goes on where it stopped.
-Each combination is checked as the program would, before anything is written. Cost: 1 s, and 0.05 s a combination.
-What a combination's file sets in vain, and what es takes from its [esac], is said once.
-"""
-
-import argparse
-import shlex
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-from esac_mpi.analysis.command import ended, parser
-from esac_mpi.analysis.messages import Unusable, note
-from esac_mpi.config import ConfigError
-from esac_mpi.experiments.sweeps import checked, lines
-
-
-def write(options: argparse.Namespace) -> Iterator[object]:
-    """Write the list; yield its path, the number of runs, and how to submit them."""
-    known: set[tuple[str, ...]] = set()
-    found: dict[Path, list[str]] = {}
-    notes: set[str] = set()
-    try:
-        for line, run_dir in lines(options):
-            checked(line, known, notes)
-            if found.setdefault(run_dir, line) is not line:
-                raise Unusable(f"two runs would share {run_dir}: {shlex.join(found[run_dir])} and {shlex.join(line)}")
-    except ConfigError as error:
-        raise Unusable(str(error)) from error
-    for said in sorted(notes):
-        note(said)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{shlex.join([*line, '--run-dir', str(run_dir)])}\n" for run_dir, line in found.items())
-    options.out.write_text(text, encoding="utf-8")
-    yield options.out
-    yield f"{len(found)} runs, {len(known)} settings"
-    elements = f"0-{len(found) - 1}"
-    yield f"SLURM    LIST={options.out} sbatch --array={elements}%10 jobs/slurm-array.sbatch"
-    yield f"PBS      qsub -v LIST={options.out} -J {elements} jobs/pbs-array.sh"
-    yield f"here     xargs -L 1 -a {options.out} mpirun -n 2 python -m esac_mpi"
-
-
-def main(argv: list[str]) -> int:
-    """Write the list and say how to submit it; return 2 for a grid that cannot be run."""
-    line = parser(__doc__)
-    line.add_argument("--configs", nargs="+", type=Path, default=[], metavar="TOML", help="configuration files")
-    line.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
-    line.add_argument("--algorithms", nargs="+", default=[], help="default: the configuration's own")
-    line.add_argument("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
-    line.add_argument("--set", nargs="+", action="append", default=[], metavar=("FIELD", "VALUE"), help="may be repeated")
-    line.add_argument("--root", type=Path, default=Path("runs/sweep"), help="directory of the run directories")
-    line.add_argument("--out", type=Path, default=Path("runs/sweep/jobs.txt"), metavar="FILE", help="the list")
-    options = line.parse_args(argv)
-    return ended(lambda: write(options))
-
+from esac_mpi.commands.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["sweep", *sys.argv[1:]]))

@@ -1,73 +1,8 @@
-"""Make the table of results: mean, standard deviation and median over seeds, for every task (rows) and algorithm (columns).
+"""`esac-mpi table` in a checkout: python tools/table.py --help. It is in esac_mpi/commands/table.py."""
 
-    python tools/table.py RUN [RUN ...] [--measure best|final|population_max|mean|fates] [--policy better|theta_es|...]
-                          [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]]
-                          [--format markdown|latex|csv] [--published [PAPER ...]] [--out FILE]
-
-Runs of one task, algorithm and settings are seeds of one column; where settings differ, the column's name says in what. The
-best mean of a task is bold. The standard deviation is the sample's (n - 1); a single run has none.
-best             best mean return of a noise-free evaluation, of the better of a run's policies, or of --policy
-final            the same of the last evaluation
-population_max   largest fitness in the last generation, of the noisy population: what the public ESAC code reports
-mean             mean fitness of the noisy population, mean over generations
-fates            how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
-                 such selections [%], a column each: Table 2 of the PDERL paper (--published pderl-fates)
---at-steps N     each run as it stood after N true steps of population and learner; runs that are not that far are left out
---at-seconds T   the same after T seconds of wall time; with --ranks R (and --updates-per-second U) of that which each would have
-                 taken on R ranks (with a learner of U updates/s), computed from what it recorded
---published      beside them what the papers print (esac_mpi/analysis/published.toml), other versions of the tasks: never in bold
-Reads files only, no MPI, torch or simulator. Prints the table, or the path of --out. Cost: 0.1 s a run.
-"""
-
-import argparse
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
-from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, At
-from esac_mpi.analysis.published import book, published
-from esac_mpi.analysis.run_tables import described, table_of
-from esac_mpi.analysis.tables import rendered
-
-
-def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
-    """Yield the table, or where it was written."""
-    refuse_unread(line, options, f"--measure {options.measure}", () if options.measure in OF_POLICY else ("policy",))
-    machine = machine_of(options)
-    if options.at_steps and options.at_seconds:
-        raise Unusable("--at-steps and --at-seconds: choose one")
-    if machine and not options.at_seconds:
-        raise Unusable("--ranks says what wall time is computed for: it needs --at-seconds")
-    runs, how = opened(options.runs), (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy)
-    table = table_of(runs, *how)
-    names = [] if options.published is None else options.published or ["esac"]
-    printed, sources = published(names, list(table))
-    content = rendered(table, printed, [described(runs, *how), *sources], options.format, options.measure != "fates")
-    if options.out is None:
-        yield content
-        return
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(content + "\n", encoding="utf-8")
-    yield options.out
-
-
-def main(argv: list[str]) -> int:
-    """Print or write the table; return 2 if there is nothing to tabulate, 65 if a run cannot be read."""
-    line = parser(__doc__)
-    add_runs(line)
-    line.add_argument("--measure", choices=MEASURES, default="best")
-    line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
-    line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help="wall time [s]")
-    add_policy(line, "whose evaluations")
-    add_machine(line)
-    line.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    line.add_argument("--published", nargs="*", choices=tuple(book()), help="beside the papers'; default esac")
-    line.add_argument("--out", type=Path, metavar="FILE", help="write it there")
-    options = line.parse_args(argv)
-    return ended(lambda: tables(line, options))
-
+from esac_mpi.commands.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["table", *sys.argv[1:]]))

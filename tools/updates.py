@@ -1,39 +1,8 @@
-"""Draw the number of gradient updates against steps: what learning by gradients cost (Figures 6 right and 8 of the ESAC paper).
+"""`esac-mpi updates` in a checkout: python tools/updates.py --help. It is in esac_mpi/commands/updates.py."""
 
-    python tools/updates.py RUN [RUN ...] [--x env_steps|nominal_steps|wall|generation] [--seeds] [--out NAME]
-
-Runs of one task, algorithm and settings are seeds of one group: interquartile mean and 95 % interval, a panel per task. An
-update is one of all the learner's networks. The paper's horizontal axis is nominal_steps. Writes NAME.png and NAME.pdf. Needs
-matplotlib. Cost: 2 s, and 0.1 s a run.
-"""
-
-import argparse
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-from esac_mpi.analysis.command import add_runs, ended, opened, parser
-from esac_mpi.analysis.curves import AXES
-
-
-def pictures(options: argparse.Namespace) -> Iterator[Path]:
-    """Draw the updates of all runs; yield the files written."""
-    from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.plots import updates
-
-    yield from save(updates(opened(options.runs), options.x, options.seeds), options.out)
-
-
-def main(argv: list[str]) -> int:
-    """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
-    line = parser(__doc__)
-    add_runs(line)
-    line.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
-    line.add_argument("--seeds", action="store_true", help="each run as a thin line")
-    line.add_argument("--out", type=Path, default=Path("updates"), metavar="NAME")
-    options = line.parse_args(argv)
-    return ended(lambda: pictures(options))
-
+from esac_mpi.commands.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["updates", *sys.argv[1:]]))

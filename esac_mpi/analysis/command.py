@@ -9,12 +9,17 @@ from pathlib import Path
 from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
+from esac_mpi.invocation import SCRIPT, as_called
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
-    """Return the command line of a tool, whose docstring is its help."""
-    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Return the command line of a tool, whose docstring is its help and names it first, as `esac-mpi NAME`."""
+    text = about or ""
+    name = text.partition(f"{SCRIPT} ")[2].split()[0]
+    prog = None if Path(sys.argv[0]).stem == name else f"{SCRIPT} {name}"
+    raw = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=prog, description=as_called(text), formatter_class=raw)
 
 
 def add_runs(line: argparse.ArgumentParser) -> None:

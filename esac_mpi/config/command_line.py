@@ -1,6 +1,7 @@
 """The command line: every field by its dotted name, parsed by tyro, and one configuration of what was said where."""
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
 from esac_mpi.config.halves import from_esac, told_of_half
+from esac_mpi.config.help import read_by
 from esac_mpi.config.names import known
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
 from esac_mpi.config.sources import resolved, set_in_vain
-from esac_mpi.config.whole import Config, table_of
+from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 
 def as_words(value: Any) -> list[str]:
@@ -92,6 +94,11 @@ def _parse(argv: list[str], default: Config) -> Config:
         "RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a\n"
         "batch job's later rounds.\n"
         "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
+        "--algorithm NAME --help shows the fields that one algorithm reads.\n\n"
+        "Examples:\n"
+        "  --task.id Hopper-v5 --algorithm sac --run-dir runs/hopper     one learner, one process\n"
+        "  configs/esac/walker-walk.toml --seed 3 --esac.sigma 0.01      a file, and what differs from it\n"
+        "  runs/hopper/config.toml --budget.env_steps 2000000            goes on with a run, for longer\n\n"
         "SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a\n"
         "second or more later: the generation is given up, saved; a third: the end, unsaved. Ctrl-C is the same without a\n"
         "launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within\n"
@@ -99,4 +106,12 @@ def _parse(argv: list[str], default: Config) -> Config:
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )
     flags = (tyro.conf.FlagConversionOff,)
-    return tyro.cli(Config, prog="esac_mpi", description=text, default=default, args=argv, config=flags)
+    default = read_by(asked, default) if (asked := _asked_about(argv)) else default
+    return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
+
+
+def _asked_about(argv: list[str]) -> str:
+    """Return the algorithm that a command line asks for help about, "" for none or all."""
+    words = " ".join(argv).replace("=", " ").split()
+    named = [value for name, value in pairwise(words) if name == "--algorithm" and value in ALGORITHMS]
+    return named[-1] if named and {"--help", "-h"} & set(words) else ""

@@ -26,9 +26,11 @@ from esac_mpi.config import Config, ConfigError, as_words, check, from_table, re
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.reads import unread
 from esac_mpi.experiments.settings import DEFAULT, full_name
+from esac_mpi.invocation import called
+from esac_mpi.shipped import checkout, shipped
 
-HERE = Path(__file__).parents[2]  # the checkout, unless the package is installed apart from it
-ROOT = HERE if (HERE / "configs").is_dir() else Path.cwd()
+OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()  # `esac-mpi examples` has put them here
+ROOT = Path.cwd() if OURS else shipped()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = {"speeds", "random"}  # files there that are no experiments: what commands have measured
 UNLIMITED = 10**12  # environment steps of a run that time ends
@@ -117,6 +119,15 @@ class Planned:
 def names() -> list[str]:
     """Return the ids of the experiments that there are."""
     return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in MEASURED)
+
+
+def ours(path: Path) -> Path:
+    """Return a path if what is written there is the user's own. Raises Unusable for one of the installed package."""
+    if checkout() is None and path.is_relative_to(shipped()):
+        raise Unusable(
+            f"{path} belongs to the installed package: {called('examples')} copies configs/ here; start again beside it"
+        )
+    return path
 
 
 def experiment(id: str) -> Experiment:

@@ -50,6 +50,7 @@ from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members,
 from esac_mpi.config.genetic import TOURNAMENT, elites
 from esac_mpi.evolution import p_sac
 from esac_mpi.experiments.design import FOLDER, Planned
+from esac_mpi.invocation import called
 
 SPEEDS = FOLDER / "speeds.toml"
 AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
@@ -103,7 +104,7 @@ def speeds(path: Path = SPEEDS) -> Speeds:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py speeds measures and writes it") from error
+        raise Unusable(f"{path}: {error.strerror}; {called('experiment')} speeds measures and writes it") from error
     tasks: dict[str, Any] = table["step"]
     about = f"{table['machine']}, {table['date']}, {table['command']}"
     return Speeds(about, {name: t["horizon"] for name, t in tasks.items()}, tasks, table["update"], table.get("imitation", {}))
@@ -269,7 +270,7 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     there["imitation"] = not distils or bool(known.imitation)
     there["individuals"] = not isinstance(table_of(config), CEMRL) or "individuals" in known.update
     if missing := [name for name, measured in there.items() if not measured]:
-        raise Unusable(f"no speed of {missing[0]} in {SPEEDS}: python tools/experiment.py speeds")
+        raise Unusable(f"no speed of {missing[0]} in {SPEEDS}: {called('experiment')} speeds")
     done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
     update = known.update[learner][size] * 1e-3 if learner else 0.0
     imitation = known.imitation[size] * 1e-3 if distils else 0.0

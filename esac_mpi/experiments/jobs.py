@@ -12,6 +12,9 @@ from esac_mpi.experiments import design, estimates
 from esac_mpi.experiments.design import Planned
 from esac_mpi.experiments.products import Failed
 from esac_mpi.experiments.shown import priced
+from esac_mpi.invocation import called
+
+SCRIPTS = Path("jobs")  # the shipped job scripts
 
 
 def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
@@ -26,12 +29,14 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
             "runs of this budget are ended by time, which `run` gives them; as jobs they would go on:"
             " choose another budget, or run it here"
         )
+    system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")
+    if system and not dry_run and not SCRIPTS.is_dir():
+        raise Unusable(without_scripts())
     runs, cores = design.runs(found, budget_name, root), budget.cores
     yield priced(runs, cores, estimates.speeds())
     by_ranks: dict[int, list[Planned]] = {}
     for run in runs:
         by_ranks.setdefault(estimates.ranks_of(run, cores), []).append(run)
-    system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")
     for ranks, group in sorted(by_ranks.items()):
         out = design.folder_of(found, budget_name, root) / f"jobs-{ranks}-ranks.txt"
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +50,11 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
             elif name == system or not system:
                 settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
                 yield f"{name:<7} {settings} {shlex.join(call)}"
+
+
+def without_scripts() -> str:
+    """Return what to do where there are no job scripts."""
+    return f"{SCRIPTS}/ is not here: {called('examples')} copies it, to be edited for your machine"
 
 
 def line(run: Planned) -> str:

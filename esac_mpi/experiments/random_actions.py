@@ -14,7 +14,7 @@ from esac_mpi import envs
 from esac_mpi.analysis.command import look_here
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results.scores import random_returns
-from esac_mpi.experiments.design import FOLDER
+from esac_mpi.experiments.design import FOLDER, ours
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.rollout import explore
 
@@ -48,7 +48,7 @@ def returns(env: envs.Env, episodes: int) -> np.ndarray:
 def write(tasks: Iterable[str], path: Path = FILE, episodes: int = EPISODES) -> Path:
     """Measure these tasks, keep what the file has of others, and write it; return its path. Raises Unusable."""
     look_here()
-    known = random_returns(path) if path.exists() else {}
+    known = random_returns(path) if ours(path).exists() else {}
     for id in tasks:
         try:
             found = returns(envs.make(id), episodes)

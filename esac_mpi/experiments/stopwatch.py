@@ -19,6 +19,7 @@ from esac_mpi.analysis.command import look_here
 from esac_mpi.analysis.messages import note
 from esac_mpi.benchmarks import competitors
 from esac_mpi.config import Config, updated
+from esac_mpi.experiments.design import ours
 from esac_mpi.experiments.estimates import SPEEDS
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import play
@@ -178,7 +179,7 @@ def installed() -> list[str]:
 
 
 def write(tasks: Iterable[str], machine: str, path: Path = SPEEDS) -> Path:
-    """Measure and write the file; return its path."""
+    """Measure and write the file; return its path. Raises Unusable."""
     look_here()
-    path.write_text(speeds_text(tasks, installed(), machine), encoding="utf-8")
+    ours(path).write_text(speeds_text(tasks, installed(), machine), encoding="utf-8")
     return path

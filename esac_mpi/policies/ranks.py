@@ -59,15 +59,15 @@ def make_world() -> Any:
     return world
 
 
-def over_ranks(main: Callable[[list[str], Any], int]) -> int:
-    """Carry out a tool's main(arguments, world) on the ranks that there are; an error of one ends all. Return the exit code."""
+def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> int:
+    """Carry out a tool's main(arguments, world) on the ranks there are; an error of one ends all. Return the exit code."""
     try:
         world = make_world()
     except Exception as problem:
         print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
         return 1
     try:
-        code = main(sys.argv[1:], world)
+        code = main(arguments, world)
     except Exception:
         traceback.print_exc()
         time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks

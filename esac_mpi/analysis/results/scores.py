@@ -17,6 +17,7 @@ import numpy as np
 from esac_mpi.analysis.messages import Unusable, damaged, note, some
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached, values
+from esac_mpi.invocation import called
 
 FIELD, AXIS = "better", "wall_seconds"
 Random = dict[str, dict[str, float]]  # {task: what is known of the returns of uniform random actions, "mean" of it}
@@ -28,7 +29,7 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return {task: {name: float(entry[name]) for name in ("mean", *entry)} for task, entry in found.items()}
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}; python tools/experiment.py random TASK measures and writes it") from error
+        raise Unusable(f"{path}: {error.strerror}; {called('experiment')} random TASK measures and writes it") from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise damaged(f"{path}: expected a table with a mean for each task: {error}") from error
 
@@ -140,7 +141,7 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     task = rows[0].task
     if task not in random:
-        raise Unusable(f"{task}: the return of random actions is not known; measure it: python tools/experiment.py random {task}")
+        raise Unusable(f"{task}: the return of random actions is not known; measure it: {called('experiment')} random {task}")
     made = [row.better for row in rows if row.better is not None and row.wall_seconds <= limit]
     return random[task]["mean"], max(made, default=-np.inf)
 

@@ -1,0 +1,24 @@
+"""The commands, a file each: `esac-mpi NAME` where the package is installed, `python tools/NAME.py` in a checkout.
+
+A command has its help as docstring, command_line(), and main(arguments) or, where ranks share the work, main(arguments, world),
+which return the exit code. What they are made of is in analysis/, policies/, experiments/, benchmarks/ and stress/.
+"""
+
+import ast
+from pathlib import Path
+
+GROUPS = {
+    "train": ("run", "examples"),
+    "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity"),
+    "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
+    "study": ("sweep", "experiment", "results"),
+    "the program itself": ("bench", "torture", "fuzz_config", "completion"),
+}
+NAMES = tuple(name for names in GROUPS.values() for name in names)
+OVER_RANKS = ("evaluate", "operators")  # under mpirun all ranks share the work
+
+
+def about(name: str) -> str:
+    """Return what a command does, in a line, without importing it."""
+    text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]

@@ -1,0 +1,83 @@
+"""Train policies by evolution and gradients together, and look at what came of it.
+
+    esac-mpi run --task.id InvertedDoublePendulum-v5 --run-dir runs/first    # train, in one process
+    mpirun -n 64 esac-mpi run --seed 3                                       # the paper's main job, on 64 ranks
+    esac-mpi watch runs/first                                                # while it runs
+    esac-mpi plot runs/first                                                 # its learning curve
+    esac-mpi evaluate runs/first --episodes 100                              # its best policy
+    esac-mpi run --algorithm sac --help                                      # the settings that one algorithm reads
+
+`esac-mpi COMMAND --help` has a command's options and examples; `esac-mpi --version`, the version. Commands:
+"""
+
+import difflib
+import os
+import sys
+from importlib import import_module
+
+from esac_mpi import __version__
+from esac_mpi.batch_system import RANKS
+from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, about
+from esac_mpi.invocation import SCRIPT, called
+
+WRONG_USAGE = 2
+EXTRAS = {  # extra of setup.cfg that has a library
+    "matplotlib": "analysis", "pandas": "analysis",
+    "PIL": "render", "imageio": "render", "imageio_ffmpeg": "render",
+    "onnx": "export", "onnxscript": "export",
+    "stable_baselines3": "baselines", "evotorch": "bench",
+}  # fmt: skip
+
+
+def overview() -> str:
+    """Return what all commands do, a line each."""
+    width = max(map(len, NAMES))
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:{width}}  {about(name)}" for name in names)]) for title, names in GROUPS.items()
+    ]
+    return "\n\n".join([(__doc__ or "").rstrip(), *groups])
+
+
+def refusal(words: list[str]) -> str:
+    """Return why there is no command to carry out, in a sentence."""
+    if not words:
+        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {SCRIPT} --help says what they do"
+    near = difflib.get_close_matches(words[0], NAMES, 1)
+    meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+    return f"{SCRIPT}: no command '{words[0]}'; {meant}"
+
+
+def carry_out(name: str, arguments: list[str]) -> int:
+    """Carry out a command; return its exit code, 2 where it needs a library that is not installed."""
+    try:
+        command = import_module(f"esac_mpi.commands.{name}")
+        if name in OVER_RANKS:
+            from esac_mpi.policies.ranks import over_ranks
+
+            return over_ranks(command.main, arguments)
+        return command.main(arguments)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRAS:
+            raise
+        print(f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'", file=sys.stderr)
+        return WRONG_USAGE
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Carry out what a command line asks for; return the exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in NAMES:
+        return carry_out(words[0], words[1:])
+    if all(os.environ.get(name, "0") == "0" for name in RANKS):  # one rank says it for all
+        if words in (["--help"], ["-h"]):
+            print(overview())
+        elif words == ["--version"]:
+            print(f"esac_mpi {__version__}")
+        else:
+            print(refusal(words), file=sys.stderr)
+    return 0 if words in (["--help"], ["-h"], ["--version"]) else WRONG_USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

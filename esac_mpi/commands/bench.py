@@ -1,0 +1,65 @@
+"""Measure speed: ours against peers in the same run, taking turns, as ratios with minimum, median and maximum over rounds.
+
+    esac-mpi bench NAME [--json] [--quick] [--rounds N]
+
+rollout      closed-loop control steps/s of one rank over bare mj_step replaying the same actions from the same states; beside a
+             torch module in a loop and EvoTorch's GymNE. Resets and bookkeeping count on our side and the peers', never on the
+             replay's.                                                                                     about 4 minutes
+generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
+learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
+rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                                             about 1 minute
+pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 4 minutes
+startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
+scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
+             [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
+clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
+history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
+
+--json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
+not measured). --quick takes seconds and shows that it works; its figures mean little. Times are for 2 cores. The peers come
+with `pip install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run meanwhile.
+"""
+
+import argparse
+import os
+
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))  # before numpy
+
+import json
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from esac_mpi.analysis.clock.cluster import Cluster
+from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.benchmarks.measurement import HEADER
+
+# modules of esac_mpi.benchmarks
+BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "startup", "scaling", "clock", "history")
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    line.add_argument("name", choices=BENCHMARKS)
+    line.add_argument("--json", action="store_true", help="one JSON object a line")
+    line.add_argument("--quick", action="store_true", help="seconds in place of minutes, to see that it works")
+    line.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
+    line.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
+    line.add_argument("--task", default="HalfCheetah-v5", help="scaling: whose episodes and learner are measured")
+    line.add_argument("--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]")
+    line.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="scaling: of the network [bytes/s]")
+    line.add_argument("--cores-per-node", type=int, default=Cluster.cores_per_node, help="scaling: ranks of a node")
+    line.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="scaling: the picture")
+    return line
+
+
+def main(argv: list[str]) -> int:
+    """Run a benchmark; print its measurements as they come."""
+    options = command_line().parse_args(argv)
+    look_here()
+    if not options.json:
+        print(HEADER, flush=True)
+    for measurement in import_module(f"esac_mpi.benchmarks.{options.name}").measurements(options):
+        print(json.dumps(asdict(measurement)) if options.json else measurement.line(), flush=True)
+    return 0

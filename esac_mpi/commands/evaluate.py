@@ -1,0 +1,96 @@
+"""Evaluate a policy: returns and lengths of noise-free episodes, with 95 % intervals.
+
+    esac-mpi evaluate POLICY|RUN --episodes 100 [--task OTHER] [--seed S] [--json] [--weight-noise 0.02]
+    mpirun -n 8 esac-mpi evaluate RUN --episodes 1000
+
+Under mpirun the episodes are spread over the ranks; the numbers are the same on any number of them. In one process it needs no
+MPI, and never torch. The start states are addressed by --seed and the episode's number; no training uses them.
+Cost: an episode is one horizon of physics, about 0.05 to 0.5 s; start-up 1 s.
+
+iqm                   mean of the middle half of the returns
+interval, iqm_interval    95 % percentile bootstrap over the episodes, of the mean and of the iqm; null for a single episode. It
+                      says what other start states would change; another training seed is another policy
+std                   sample standard deviation (n - 1)
+weight_noise          standard deviation of the noise on every weight, drawn anew for each episode: how a policy stands the
+                      perturbations of an evolution strategy of that sigma
+unstable              episodes whose return is not finite; if there is one, the statistics are null
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
+
+import numpy as np
+
+from esac_mpi import Policy, envs
+from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
+from esac_mpi.record import Unreadable
+
+
+def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+    """Return everything about an evaluation."""
+    return {
+        "policy": str(policy.path), "trained_on": policy.task, "task": env.id, "horizon": env.horizon, "seed": options.seed,
+        "weight_noise": options.weight_noise,
+        "ranks": world.size, "episodes": len(returns), "unstable": int(np.isnan(returns).sum()), **statistics(returns),
+        "length": {"mean": lengths.mean(), "shortest": int(lengths.min()), "longest": int(lengths.max())},
+        "returns": [value if np.isfinite(value) else None for value in returns.tolist()], "lengths": lengths.tolist(),
+    }  # fmt: skip
+
+
+def text(policy: Any, found: dict[str, Any]) -> str:
+    """Return the report for a person."""
+    count = f"{found['episodes']} episode{'s' * (found['episodes'] > 1)}"
+    said = f"return  physics unstable in {found['unstable']} of {count}: no mean of all can be given"
+    if not found["unstable"]:
+        ends = {name: "[{:.1f}, {:.1f}]".format(*found[name]) if found[name] else "" for name in ("interval", "iqm_interval")}
+        spread = "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
+        said = (
+            f"return  mean {found['mean']:.1f} {ends['interval']}, {spread}, median {found['median']:.1f}, "
+            f"IQM {found['iqm']:.1f} {ends['iqm_interval']}, worst {found['worst']:.1f}, best {found['best']:.1f}"
+        ).replace(" ,", ",")
+    steps = "length  mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
+    noise = f", weight noise {found['weight_noise']:g}" if found["weight_noise"] else ""
+    return f"{policy}\n{found['task']}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    line.add_argument("policy", type=Path, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    line.add_argument("--episodes", type=int, default=100, help="noise-free episodes (100)")
+    line.add_argument("--task", default="", help="another task with the same observations and actions")
+    line.add_argument("--horizon", type=int, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
+    line.add_argument("--seed", type=int, default=0, help="which start states (0)")
+    line.add_argument("--weight-noise", type=float, default=0.0, metavar="SIGMA", help="perturb every weight, each episode (0)")
+    line.add_argument("--json", action="store_true", help="one JSON object, with every episode")
+    return line
+
+
+def main(argv: list[str], world: Any) -> int:
+    """Print the evaluation; return 2 for a wrong use or task, 65 for a file that is not a policy."""
+    line = command_line()
+    options = line.parse_args(argv)
+    if options.episodes < 1 or options.seed < 0 or options.horizon < 0:
+        line.error("--episodes must be at least 1, --seed and --horizon at least 0")
+    if not 0 <= options.weight_noise < np.inf:
+        line.error("--weight-noise must be at least 0 and finite")
+    look_here()
+    try:
+        policy = Policy.load(options.policy)
+        env = make_env(policy, options.task, options.horizon)
+    except (Unreadable, envs.TaskError, Misfit, ImportError) as error:
+        if world.rank == 0:
+            print(error, file=sys.stderr)
+        return 65 if isinstance(error, Unreadable) else 2
+    played = episodes(world, env, policy, options.episodes, options.seed, options.weight_noise)
+    found = report(policy, env, world, options, *played)
+    if world.rank == 0:
+        print(json.dumps(found) if options.json else text(policy, found))
+    return 0

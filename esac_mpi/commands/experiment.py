@@ -1,0 +1,119 @@
+"""The paper's experiments, and ablations: list them, show what one is and costs, run it here, or submit it to a cluster.
+
+    esac-mpi experiment list
+    esac-mpi experiment show ID
+    esac-mpi experiment run ID [--budget smoke|small|paper] [--at-once 2]
+    esac-mpi experiment draw ID [--budget B]
+    esac-mpi experiment submit ID [--budget B] [--dry-run]
+    esac-mpi experiment speeds
+    esac-mpi experiment random TASK [TASK ...]
+
+run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
+can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
+lasted so long on so many ranks. All variants of seed 0 come first. At its end, and by draw
+at any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
+submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
+speeds measures what the estimates are made from, random the returns of random actions, the 0 of results.py aggregate (seconds a
+task); both write files beside the experiments. An experiment is a file of configs/experiments/, whose README has the format.
+Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 a run or product failed; 2 wrong usage.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.experiments import design, running
+from esac_mpi.experiments.jobs import submitted
+from esac_mpi.experiments.products import Failed, Recorder, drawn, keep, recorded
+from esac_mpi.experiments.shown import listing, shown
+
+STOPPED = 75
+
+
+def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
+    """Run what is not finished, then record and draw. Raises Unusable, Failed."""
+    if options.at_once < 1:
+        raise Unusable("--at-once must be 1 or more")
+    found = design.experiment(options.id)
+    runs = design.runs(found, options.budget, options.root)
+    folder = design.folder_of(found, options.budget, options.root)
+    folder.mkdir(parents=True, exist_ok=True)
+    spent, results = running.Spent(folder), []
+    work = [(run, rest) for run in runs if (rest := running.left(run, spent)) is not None]
+    yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
+    with running.wish() as heard, closing(running.carry_out(work, options.at_once, spent, heard)) as ends:
+        for result in ends:
+            results.append(result)
+            print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
+            if result.how == "done":
+                keep(found, result.planned, options.budget)
+    if heard or any(result.how == "stopped" for result in results):
+        raise Failed("stopped; the same command goes on", STOPPED)
+    problems = [result.planned.run_dir.name for result in results if result.how == "failed"]
+    problems += yield from drawn(found, runs, folder, options.budget, recorder)
+    if problems:
+        raise Failed(f"failed: {', '.join(problems)}")
+
+
+def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
+    """Record and draw what there is. Raises Unusable, Failed."""
+    found = design.experiment(options.id)
+    runs = design.runs(found, options.budget, options.root)
+    if failed := (yield from drawn(found, runs, design.folder_of(found, options.budget, options.root), options.budget, recorder)):
+        raise Failed(f"failed: {', '.join(failed)}")
+
+
+def timed(options: argparse.Namespace) -> Iterator[object]:
+    """Measure this machine's speeds for the tasks of all experiments."""
+    from esac_mpi.experiments import stopwatch
+
+    experiments = [design.experiment(name) for name in design.names()]
+    planned = [run for e in experiments for b in ("small", "paper") if b in e.budgets for run in design.runs(e, b, Path())]
+    yield stopwatch.write(sorted({run.config.task.id for run in planned}), options.machine)
+
+
+def played(options: argparse.Namespace) -> Iterator[object]:
+    """Measure what random actions return on tasks."""
+    from esac_mpi.experiments import random_actions
+
+    yield random_actions.write(options.tasks)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    main = parser(__doc__)
+    actions = main.add_subparsers(dest="action", required=True)
+    actions.add_parser("list", help="the experiments")
+    default = {"show": None, "run": "small", "draw": "small", "submit": "paper"}
+    for name, what in default.items():
+        action = actions.add_parser(name)
+        action.add_argument("id", metavar="ID", help="a file of configs/experiments/, without .toml")
+        if what:
+            action.add_argument("--root", type=Path, default=Path("runs/experiments"), help="where the experiments' folders are")
+            action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
+    actions.choices["run"].add_argument("--at-once", type=int, default=2, metavar="N", help="runs at the same time (2)")
+    actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
+    speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")
+    speeds.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is")
+    random = actions.add_parser("random", help="what random actions return, for normalised scores")
+    random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
+    return main
+
+
+def main(argv: list[str], recorder: Recorder = recorded) -> int:
+    """Do what the command line says; return the exit code."""
+    options = command_line().parse_args(argv)
+    actions: dict[str, Callable[[], Iterator[object]]] = {
+        "list": listing,
+        "show": lambda: shown(options.id),
+        "run": lambda: carried_out(options, recorder),
+        "draw": lambda: redrawn(options, recorder),
+        "submit": lambda: submitted(options.id, options.budget, options.root, options.dry_run),
+        "speeds": lambda: timed(options),
+        "random": lambda: played(options),
+    }
+    return ended(actions[options.action])

@@ -1,0 +1,61 @@
+"""Export a policy to other software, with its action bounds and normaliser inside, and check that it acts the same.
+
+    esac-mpi export POLICY|RUN --format torchscript|onnx|npz|sb3 [--out FILE]
+
+Every file is read back and asked for the actions of 1,000 observations, of a size from 0.1 to 10. Where one differs from ours
+by more than TOLERANCE half ranges of the action (float32 sums in another order: 1e-5), the file is removed and the tool fails.
+Cost: 1 s for npz, 5 to 15 s for the others, most of it imports.
+
+torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
+onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and onnxscript
+npz           the arrays; docs/policies.md has the formula; needs numpy
+sb3           for stable_baselines3.SAC.load; sampled actions are the deterministic ones (standard deviation 2e-9, the least
+              there), critics are untrained. Its actor squashes by tanh and normalises neither observations nor layers: other
+              policies are refused
+"""
+
+import argparse
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from esac_mpi import Policy
+from esac_mpi.analysis.command import parser
+from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
+from esac_mpi.record import Unreadable
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    line.add_argument("policy", type=Path, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    line.add_argument("--format", choices=FORMATS, required=True)
+    line.add_argument("--out", type=Path, help="file; default: policy.pt, .onnx, .npz or .zip beside policy.h5")
+    return line
+
+
+def main(argv: list[str]) -> int:
+    """Write the file and print its path; return 1 if it acts otherwise, 2 if it cannot be written, 65 for no policy."""
+    options = command_line().parse_args(argv)
+    write, suffix, needs = FORMATS[options.format]
+    warnings.simplefilter("ignore")  # torch's, about TorchScript's age
+    try:
+        policy = Policy.load(options.policy)
+        out = options.out or policy.path.with_suffix(suffix)
+        if not os.access(out.parent, os.W_OK):
+            raise Unexportable(f"{out.parent}: not a directory that can be written; choose another --out")
+        found = difference(policy, write(policy, out))
+    except ImportError as error:
+        print(f"--format {options.format} needs {error.name}: pip install {needs}", file=sys.stderr)
+        return 2
+    except (Unreadable, Unexportable, OSError) as error:
+        print(error, file=sys.stderr)
+        return 65 if isinstance(error, Unreadable) else 2
+    limit = f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations (allowed: {TOLERANCE:.0e}, float32)"
+    if not found <= TOLERANCE:
+        out.unlink()
+        print(f"{out} removed: it acts otherwise, by {limit}", file=sys.stderr)
+        return 1
+    print(f"{out}\nlargest difference {limit}")
+    return 0

@@ -1,0 +1,149 @@
+"""Play a policy offscreen: a strip of pictures, a film, or how it finds its balance from tilted starts.
+
+    esac-mpi render RUN|POLICY [--start tilted|default] [--seconds S] [--video out.mp4|gif] [--frames N] [--seed S]
+    esac-mpi render RUN|POLICY --trials 50 [--degrees 30]
+
+Strip and film carry the time and the return so far. A tilted start puts the body on the floor at rest, leaning forward by
+--degrees, other joints within 0.1 rad of the model's own pose. --trials counts how often, and when, balance comes back within 100
+steps, and draws lean and height of every trial; esac_mpi/policies/recovery.py says what counts as balance. Needs pillow and, for
+MuJoCo, EGL or OSMesa; mp4 needs imageio-ffmpeg; --trials needs matplotlib alone. Cost: 5 s; without a GPU 0.05 to 0.4 s a
+picture, so some minutes for a film of 20 s; 50 trials 5 s.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import Policy, envs
+from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.policies import posture, recovery, stage
+from esac_mpi.record import Unreadable
+from esac_mpi.rollout import play
+
+LONGEST = 10_000  # what is shown of a task without a time limit [steps]
+RATE = 25.0  # most pictures of a film [1/s]
+FONT, GAP = 22, 4  # of the text, and between the pictures of a strip [pixels]
+
+
+def labelled(picture: np.ndarray, text: str) -> Any:
+    """Return the picture, SIZE high, with the text on it, as pillow has it."""
+    from PIL import Image, ImageDraw
+
+    image = Image.fromarray(picture)
+    image = image.resize((round(image.width * stage.SIZE / image.height), stage.SIZE))
+    ImageDraw.Draw(image).text(
+        (8, stage.SIZE - FONT - 10), text, fill="white", stroke_fill="black", stroke_width=2, font_size=FONT
+    )
+    return image
+
+
+@contextmanager
+def film(path: Path | None, seconds: float) -> Iterator[Any]:
+    """Give what takes the pictures of a film, each shown for so long [s]; write the film."""
+    if path is None:
+        yield lambda image: None
+    elif path.suffix == ".gif":
+        images: list[Any] = []
+        yield lambda image: images.append(image.quantize())
+        images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0)
+    else:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401 - or imageio's message is about TIFF
+
+        writer: Any = imageio.get_writer(path, fps=1 / seconds)
+        with writer:
+            yield lambda image: writer.append_data(np.asarray(image))
+
+
+def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
+    """Write the strip, and the film if asked for. Raises NoPicture, NoTilt, ImportError."""
+    from PIL import Image
+
+    step = stage.seconds_per_step(env)
+    start, seed = None, integer(options.seed, Purpose.EVALUATION, 0, block=0)
+    if options.start == "tilted":
+        body = posture.Body(env)
+        start = lambda: body.tilt(options.degrees, generator(options.seed, Purpose.EPISODE))  # noqa: E731
+    cap = math.ceil(options.seconds / step)
+    length = play(stage.Watched(env, tilt=start), policy, seed, cap=cap).episodic_length  # below it is the same, to the bit
+    wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
+    stride, strip = max(1, round(1 / (RATE * step))), []
+    camera = stage.Camera(env)
+    try:
+        with film(options.video, stride * step) as take:
+
+            def see(steps: int, total: float) -> None:
+                filmed = options.video and steps % stride == 0
+                if filmed or steps in wanted:
+                    image = labelled(camera.picture(), f"{steps * step:.1f} s   return {total:.0f}")
+                    if steps in wanted:
+                        strip.append(image)
+                    if filmed:
+                        take(image)
+
+            play(stage.Watched(env, see, start), policy, seed, cap=cap)
+    finally:
+        camera.close()
+    width = strip[0].width + GAP
+    whole = Image.new("RGB", (len(strip) * width - GAP, stage.SIZE), "white")
+    for i, image in enumerate(strip):
+        whole.paste(image, (i * width, 0))
+    whole.quantize(128).save(out, optimize=True)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    line.add_argument("policy", type=Path, metavar="RUN|POLICY", help="run directory or policy.h5")
+    line.add_argument("--start", choices=("default", "tilted"), default="default", help="default: the task's own")
+    line.add_argument("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
+    line.add_argument("--seconds", type=float, default=0.0, help="simulated time to show [s]; 0: the whole episode")
+    line.add_argument("--frames", type=int, default=6, help="pictures in the strip (6)")
+    line.add_argument("--video", type=Path, help="film, .mp4 or .gif")
+    line.add_argument("--seed", type=int, default=0, help="which start state (0): the first of evaluate.py's")
+    line.add_argument("--trials", type=int, default=0, help="tilted starts to count the recoveries of")
+    line.add_argument("--out", type=Path, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
+    return line
+
+
+def main(argv: list[str]) -> int:
+    """Write the pictures and print their paths; return 2 for what cannot be shown, 65 for a file that is not a policy."""
+    line = command_line()
+    options = line.parse_args(argv)
+    if min(options.frames - 1, options.seconds, options.seed, options.trials) < 0:
+        line.error("--frames must be at least 1, --seconds, --seed and --trials at least 0")
+    suffixes = {"video": (".mp4", ".gif"), "out": (".png", ".pdf") if options.trials else (".png",)}
+    for name, allowed in suffixes.items():
+        if (file := getattr(options, name)) and file.suffix not in allowed:
+            line.error(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
+    if not options.trials:
+        stage.choose_gl()
+    look_here()
+    try:
+        policy = Policy.load(options.policy)
+        env = envs.make(policy.task, LONGEST)
+        names = ("trials.png", "trials.pdf") if options.trials else ("strip.png",)
+        files = [options.out] if options.out else [policy.path.with_name(name) for name in names]
+        if options.trials:
+            found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
+            verdict = recovery.verdict(found, options.degrees, stage.seconds_per_step(env))
+            recovery.draw(found, f"{policy.task}, return {policy.episodic_return:.0f}\n{verdict}", files)
+            print(verdict)
+        else:
+            show(env, policy, options, files[0])
+            files += [options.video] if options.video else []
+    except (Unreadable, envs.TaskError, stage.NoPicture, stage.NoTilt, OSError) as error:
+        print(error, file=sys.stderr)
+        return 65 if isinstance(error, Unreadable) else 2
+    except ImportError as error:
+        print(f"this picture needs {error.name}: pip install 'esac_mpi[render]'", file=sys.stderr)
+        return 2
+    print(*files, sep="\n")
+    return 0

@@ -1,0 +1,143 @@
+"""Make tables and pictures of an experiment from the compact record of its runs: CSV files that experiment.py writes.
+
+    esac-mpi results table CSV [CSV ...] [--measure return|updates|fitness] [--published] [--of VARIANT] [--out FILE]
+    esac-mpi results draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
+                            [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
+                            [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
+    esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...] [--out FILE]
+    all: [--ranks R [--updates-per-second U]]      table, aggregate: [--seconds T]
+
+table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
+at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
+draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the
+swept value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
+training_episodes, for updates nominal_steps).
+aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
+a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out.
+--ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks, computed from what the runs recorded, with a
+learner of U updates/s (as it was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
+Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results import aggregate_page
+from esac_mpi.analysis.results.rowfiles import read
+from esac_mpi.analysis.results.scores import by_task, random_returns, study, tell
+from esac_mpi.analysis.results.standings import MEASURES, document
+from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
+from esac_mpi.analysis.results.verdicts import champion_of
+from esac_mpi.experiments.design import FOLDER
+
+CHAMPION = "ESAC"
+OF_CURVES = ("x", "seeds", "ranks", "updates_per_second")
+READ = {  # options of draw, by what is drawn
+    "returns": ("policy", *OF_CURVES),
+    "ends": ("policy",),
+    "training": OF_CURVES,
+    "updates": OF_CURVES,
+    "sensitivity": ("measure", "field", "normalise", "seeds"),
+}
+OF_PICTURES = sorted({name for names in READ.values() for name in names})
+
+
+def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
+    """Return the runs, and what their wall time is; together: of all experiments and budgets as one. Raises Unusable."""
+    rows, machine = read(options.files), machine_of(options)
+    rows = by_task(rows) if together else rows
+    return sections(on_machine(rows, machine) if machine else rows), Wall(machine, getattr(options, "seconds", 0.0))
+
+
+def table(options: argparse.Namespace) -> Iterator[object]:
+    """Yield the tables, or where they were written."""
+    refuse_unread(options.line, options, f"--measure {options.measure}", ("of",) if options.measure == "updates" else ())
+    runs, wall = found(options)
+    if options.of != CHAMPION:
+        champion_of(list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of)
+    yield from written(document(runs, options.measure, options.published, options.of, wall), options.out)
+
+
+def written(content: str, out: Path | None) -> Iterator[object]:
+    """Yield a text, or where it was written."""
+    if out is None:
+        yield content.rstrip("\n")
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(content, encoding="utf-8")
+    yield out
+
+
+def draw(options: argparse.Namespace) -> Iterator[object]:
+    """Draw a picture and yield where it was written."""
+    from esac_mpi.analysis.figures import save
+    from esac_mpi.analysis.results import pictures
+
+    unread = [name for name in OF_PICTURES if name not in READ[options.what]]
+    refuse_unread(options.line, options, f"--what {options.what}", unread)
+    if machine_of(options) and options.x != "wall_seconds":
+        raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
+    runs, wall = found(options)
+    if options.what == "sensitivity":
+        figure = pictures.sensitivity(runs, options.measure, options.field, options.normalise, options.seeds)
+    elif options.what == "ends":
+        figure = pictures.ends(runs, options.policy)
+    else:
+        figure = pictures.curves(runs, options.what, options.x, options.policy, options.seeds, wall)
+    yield from save(figure, pictures.suffixed(options.out))
+
+
+def aggregate(options: argparse.Namespace) -> Iterator[object]:
+    """Yield the aggregate, or where it was written or drawn."""
+    runs, wall = found(options, together=True)
+    scores = study(runs, random_returns(options.random), wall, options.leave_out)
+    tell(scores)
+    if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
+        from esac_mpi.analysis.figures import save
+        from esac_mpi.analysis.results.aggregate_picture import figure
+
+        yield from save(figure(scores, options.of, wall), options.out)
+        return
+    yield from written(aggregate_page.document(scores, options.of, wall), options.out)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    actions = line.add_subparsers(required=True)
+    tables = actions.add_parser("table", help="Markdown tables and verdicts")
+    tables.add_argument("--measure", choices=MEASURES, default="return")
+    tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
+    tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    tables.set_defaults(make=table, line=tables)
+    pictures = actions.add_parser("draw", help="a picture")
+    pictures.add_argument("--what", choices=tuple(READ), default="returns")
+    pictures.add_argument("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
+    pictures.add_argument("--policy", choices=("better", "theta_es", "learner"), default="better", help="whose returns")
+    pictures.add_argument("--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity")
+    pictures.add_argument("--field", default="value", metavar="NAME", help="the swept field, as the axis calls it")
+    pictures.add_argument("--normalise", action="store_true", help="sensitivity: divide each line by its best")
+    pictures.add_argument("--seeds", action="store_true", help="each run as a thin line or small point")
+    pictures.add_argument("--out", type=Path, metavar="FILE", required=True)
+    pictures.set_defaults(make=draw, line=pictures)
+    together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
+    together.add_argument("--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated")
+    together.add_argument("--out", type=Path, metavar="FILE", help="write or draw it there")
+    together.add_argument("--random", type=Path, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions")
+    together.set_defaults(make=aggregate)
+    for action in (tables, together):
+        action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=f"whom the verdicts are about; default: {CHAMPION}")
+        action.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
+    for action in (tables, pictures, together):
+        add_machine(action)
+        action.add_argument("files", nargs="+", type=Path, metavar="CSV", help="results.csv of an experiment")
+    return line
+
+
+def main(argv: list[str]) -> int:
+    """Make a table or picture; return 2 if there is nothing to make it of, 65 if a file cannot be read."""
+    options = command_line().parse_args(argv)
+    return ended(lambda: options.make(options))

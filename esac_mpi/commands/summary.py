@@ -1,0 +1,106 @@
+"""Say where runs stand: one JSON object or one table row per run directory.
+
+    esac-mpi summary RUN [RUN ...] [--json | --resume]
+
+Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on. Cost: 0.05 s a run.
+
+status                dead = "running" in status.json, but its process has ended
+generation            generations in the published history, which is at most 30 s behind; status.json is written at checkpoints
+best_return           best mean return of an evaluation, of whichever policy of the run was better
+final_return          the same of the last generation of a complete run; null before
+last_evaluation       last mean return of each policy (theta_es, sac, td3 ...), and the generation it was made in
+theta_sha256, state_sha256      of the newest checkpoint, made in generation `checkpoint_generation`
+parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall seconds of the evaluation);
+                      wall is rank 0's, or the busiest rank's if that is longer
+env_steps_per_second  environment steps of all kinds / wall seconds, over the whole run
+time_percent          where rank 0's time went, in percent of the wall time; docs/hdf5.md has the parts (timing/seconds_*)
+resume                the command that continues an unfinished run from the current directory; null where there is none
+
+The table is sorted by task, algorithm and seed; --resume prints the commands alone, one a line, of the runs to continue.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from esac_mpi.analysis.command import add_runs, parser
+from esac_mpi.analysis.names import POLICIES, policy_order
+from esac_mpi.analysis.summaries import summary
+from esac_mpi.config import ConfigError
+from esac_mpi.log import compact, duration
+from esac_mpi.record import Refused, Run, Unreadable
+
+COLUMNS = {
+    "status": "{}", "task": "{}", "algorithm": "{}", "seed": "{}", "ranks": "{}", "generation": "{}", "steps": "{}",
+    "best": "{:.1f}", "final": "{:.1f}",
+}  # fmt: skip
+POLICY = "{:.1f}"  # the last return of each policy, in columns between these
+TAIL = {"wall": "{}", "steps/s": "{}", "efficiency": "{:.0%}", "most time": "{}", "run": "{}"}
+LEFT = {"status", "task", "algorithm", "most time", "run"}  # columns of text; numbers are aligned to the right
+
+
+def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the columns of the table and how a number is written there; theta_es and sac have theirs always."""
+    policies = policy_order([*POLICIES, *(name for row in rows for name in row["last_evaluation"] if name != "generation")])
+    return COLUMNS | dict.fromkeys(policies, POLICY) | TAIL
+
+
+def cells(row: dict[str, Any], forms: dict[str, str]) -> list[str]:
+    """Return a summary as the cells of a table row."""
+    most = max(row["time_percent"].items(), key=lambda part: part[1], default=None)
+    shown = {
+        **row, **row["last_evaluation"], "generation": row["generation"], "steps": compact(sum(row["env_steps"].values())),
+        "best": row["best_return"], "final": row["final_return"], "wall": duration(row["wall_seconds"]),
+        "steps/s": row["env_steps_per_second"] and compact(row["env_steps_per_second"]),
+        "efficiency": row["parallel_efficiency"], "most time": most and f"{most[0]} {most[1]:.0f} %",
+    }  # fmt: skip
+    return ["-" if shown.get(name) is None else form.format(shown[name]) for name, form in forms.items()]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the summaries as lines of aligned columns, sorted."""
+    rows, forms = sorted(rows, key=lambda row: (row["task"], row["algorithm"], row["seed"], row["run"])), columns(rows)
+    lines = [list(forms), *(cells(row, forms) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    adjust = [str.ljust if name in LEFT else str.rjust for name in forms]
+    return "\n".join("  ".join(a(c, w) for a, c, w in zip(adjust, line, widths, strict=True)).rstrip() for line in lines)
+
+
+def footer(rows: list[dict[str, Any]], unread: int) -> str:
+    """Return the counts by status; of a single run, where its time went and how to go on with it."""
+    if len(rows) == 1:
+        parts = ", ".join(f"{part} {percent:.0f} %" for part, percent in rows[0]["time_percent"].items() if percent >= 0.5)
+        return f"time: {parts or 'nothing published yet'}\nresume: {rows[0]['resume'] or 'nothing to resume'}"
+    counts = ", ".join(f"{number} {status}" for status, number in sorted(Counter(row["status"] for row in rows).items()))
+    return f"{len(rows)} runs: {counts}" + (f"; {unread} could not be read" if unread else "")
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    add_runs(line)
+    form = line.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object a line, in the order given")
+    form.add_argument("--resume", action="store_true", help="only the commands that continue unfinished runs")
+    return line
+
+
+def main(argv: list[str]) -> int:
+    """Print the summaries; return 2 if a directory is not a run, 65 if its files cannot be read."""
+    options = command_line().parse_args(argv)
+    rows, code = [], 0
+    for path in options.runs:
+        try:
+            rows.append(summary(Run.open(path)))
+        except (Refused, ConfigError, Unreadable) as error:
+            print(error, file=sys.stderr)
+            code = 65 if isinstance(error, Unreadable) else 2
+    if options.json:
+        print("\n".join(map(json.dumps, rows)), end="\n" * bool(rows))
+    elif options.resume:
+        print("".join(f"{row['resume']}\n" for row in rows if row["resume"]), end="")
+    elif rows:
+        print(f"{table(rows)}\n{footer(rows, len(options.runs) - len(rows))}")
+    return code

@@ -1,0 +1,115 @@
+"""Watch runs on a terminal, on this or another host, from their files alone; ends when all of them are over.
+
+    esac-mpi watch RUN [RUN ...] [--every SECONDS] [--once]
+
+One run: its figures one by one; several: a line each, running ones first. Files are published at most every 30 s; "row"
+and "checkpoint" say how old the newest are. Speed, idle fraction and time left are of the last 20 generations. A run that
+died without a word (killed, node lost) is recognised by its free lock, on another host once it has published nothing for two
+minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever its files have changed; no MPI, no torch.
+Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+
+from esac_mpi.analysis import measures, views
+from esac_mpi.analysis.command import add_runs, parser
+from esac_mpi.config import ConfigError
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+
+
+class Watched:
+    """Runs, read again when their files have changed. `code` is 2 or 65 if one of the paths could not be read at first."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.runs: dict[Path, RunFiles | str] = {}
+        self.code = 0
+        for path in paths:
+            try:
+                self.runs[path] = Run.open(path)
+            except (Refused, ConfigError, Unreadable) as error:
+                print(error, file=sys.stderr)
+                self.code = 65 if isinstance(error, Unreadable) else 2
+        self._seen = {path: _stamp(path) for path in self.runs}
+
+    def refresh(self) -> None:
+        """Read what has changed; a run that cannot be read any more is replaced by the reason."""
+        for path in self.runs:
+            if (stamp := _stamp(path)) == self._seen[path]:
+                continue
+            self._seen[path] = stamp
+            try:
+                self.runs[path] = Run.open(path)
+            except (Refused, ConfigError, Unreadable) as error:
+                self.runs[path] = str(error)
+
+    @property
+    def over(self) -> bool:
+        """Whether no process works at any of the runs."""
+        return all(isinstance(run, str) or run.state in measures.OVER for run in self.runs.values())
+
+    def view(self, width: int) -> Any:
+        """Return what to show on a terminal of a width."""
+        if len(self.runs) > 1:
+            return views.many(self.runs, width)
+        run = next(iter(self.runs.values()))
+        return escape(run) if isinstance(run, str) else views.one(run)
+
+
+def _stamp(path: Path) -> list[tuple[int, int]]:
+    """Return what changes when one of the files is published."""
+    found: list[tuple[int, int]] = []
+    for name in ("status.json", "metrics.h5", "checkpoint.h5"):
+        try:
+            stat = (path / name).stat()
+            found.append((stat.st_mtime_ns, stat.st_ino))
+        except OSError:
+            found.append((0, 0))
+    return found
+
+
+def watch(watched: Watched, every: float, console: Console) -> None:
+    """Redraw until all runs are over; leave the last view and a visible cursor on the terminal, however this ends."""
+    live = Live(watched.view(console.width), console=console, auto_refresh=False)
+    try:
+        live.start(refresh=True)
+        console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
+        while not watched.over:
+            time.sleep(every)
+            watched.refresh()
+            live.update(watched.view(console.width), refresh=True)
+    finally:
+        live.stop()
+        console.show_cursor(True)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    line = parser(__doc__)
+    add_runs(line)
+    line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="time between looks at the files (default 5)")
+    line.add_argument("--once", action="store_true", help="print one view and end")
+    return line
+
+
+def main(argv: list[str]) -> int:
+    """Watch; return 2 if a directory is not a run, 65 if its files cannot be read, 130 after Ctrl-C."""
+    options = command_line().parse_args(argv)
+    watched, console = Watched(options.runs), Console()
+    if not watched.runs:
+        return watched.code
+    try:
+        if options.once:
+            console.print(watched.view(console.width))
+        else:
+            watch(watched, max(0.1, options.every), console)
+    except KeyboardInterrupt:
+        return 130
+    return watched.code

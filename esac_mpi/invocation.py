@@ -1,0 +1,42 @@
+"""How a command is called from where its user is: `esac-mpi plot` where it is installed, `python tools/plot.py` in a checkout."""
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+SCRIPT = "esac-mpi"  # the installed command (setup.cfg)
+
+
+def called(name: str, package: Path = Path(__file__).parent) -> str:
+    """Return the words that call a command from the current directory."""
+    python, program = Path(sys.executable), Path(sys.argv[0]).absolute()
+    tool, script = package.parent / "tools" / f"{name}.py", python.with_name(SCRIPT)
+    if program.name == SCRIPT:
+        words = [reached(program), name]
+    elif tool.is_file():
+        words = [reached(python.with_name("python")), str(from_here(tool))]
+    elif script.is_file():
+        words = [reached(script), name]
+    else:
+        words = [reached(python.with_name("python")), "-m", "esac_mpi.commands", name]
+    return shlex.join(words)
+
+
+def as_called(text: str) -> str:
+    """Return a text that names commands as `esac-mpi NAME`, with each as it is called from here."""
+    return re.sub(rf"\b{SCRIPT} ([a-z_]+)", lambda found: called(found[1]), text)
+
+
+def reached(program: Path) -> str:
+    """Return a program's name where the PATH leads to it, else its path from here."""
+    found = shutil.which(program.name)
+    on_path = found is not None and Path(found).parent == program.parent  # not resolved: an environment's is a link to another's
+    return program.name if on_path else str(from_here(program))
+
+
+def from_here(path: Path) -> Path:
+    """Return a path below the current directory relative to it, another as it is."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

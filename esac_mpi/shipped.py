@@ -1,0 +1,15 @@
+"""What comes with the program beside its code: configs/ and jobs/. In a wheel they are in the package (setup.py)."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
+
+def checkout() -> Path | None:
+    """Return the checkout that the package is in, None where it was installed apart from one."""
+    return PACKAGE.parent if (PACKAGE.parent / "configs").is_dir() else None
+
+
+def shipped() -> Path:
+    """Return the folder that configs/ and jobs/ are in: the checkout, or the installed package."""
+    return checkout() or PACKAGE

@@ -1,0 +1,147 @@
+"""`esac-mpi COMMAND`: what it carries out, what it says where there is no such command, and how shells complete it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, environment
+from growing_runs import make
+
+from esac_mpi import __version__
+from esac_mpi.commands import GROUPS, NAMES, completion, examples
+from esac_mpi.commands.__main__ import EXTRAS, main
+from esac_mpi.experiments import design, random_actions
+from esac_mpi.shipped import shipped
+
+
+def test_every_command_has_a_file_and_a_tool_but_those_that_a_checkout_has_otherwise():
+    files = {path.stem for path in (ROOT / "esac_mpi/commands").glob("[a-z]*.py")}
+    assert set(NAMES) == files
+    assert len(NAMES) == len(files) == sum(map(len, GROUPS.values()))
+    assert files - {path.stem for path in (ROOT / "tools").glob("*.py")} == {"run", "examples", "completion"}
+
+
+def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {name} " in shown for name in NAMES)
+    assert "    mpirun -n 64 esac-mpi run" in shown
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"esac_mpi {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "which command?"), (["plto"], "no command 'plto'; did you mean plot?"), (["--verison"], "no command '--verison'")],
+)
+def test_what_is_no_command_is_one_sentence_from_one_rank(monkeypatch, capsys, words, said):
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), said in err) == ("", 1, True)
+    monkeypatch.setenv("PMI_RANK", "1")
+    assert main(words) == 2
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_command_gets_its_arguments_and_gives_its_exit_code(tmp_path, capsys):
+    make(tmp_path / "a").close()
+    assert main(["summary", str(tmp_path / "a")]) == 0
+    assert "HalfCheetah-v5" in capsys.readouterr().out
+    assert main(["summary", str(tmp_path)]) == 2
+
+
+def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
+    def needs(argv):
+        raise ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
+
+    monkeypatch.setattr(sys.modules["esac_mpi.commands.examples"], "main", needs)
+    assert main(["examples"]) == 2
+    said = capsys.readouterr().err
+    assert "needs pandas: pip install 'esac_mpi[analysis]'\n" in said
+    assert said.count("\n") == 1
+    text = (ROOT / "setup.cfg").read_text()
+    assert all(f"\n{extra} =" in text for extra in EXTRAS.values())
+
+
+def test_run_is_the_program(tmp_path):
+    line = ["run", "--task.id", "CyclicMDP-v0", "--algorithm", "es", "--budget.generations", "1", "--task.horizon", "9"]
+    done = subprocess.run(
+        [sys.executable, "-m", "esac_mpi.commands", *line, "--run-dir", "a"], cwd=tmp_path, env=environment(),
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "finished at generation 1" in done.stdout
+    assert (tmp_path / "a/metrics.h5").exists()
+
+
+def completed(tmp_path: Path, *words: str) -> list[str]:
+    """Return what bash offers for the last of these words."""
+    (tmp_path / "completion").write_text(completion.script("bash"))
+    text = 'source completion; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _esac_mpi; echo "${COMPREPLY[@]}"'
+    line = ["bash", "--norc", "-c", text, "bash", "esac-mpi", *words]
+    return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
+def test_bash_completes_commands_options_and_values(tmp_path):
+    assert completed(tmp_path, "s") == ["summary", "scaling", "sensitivity", "sweep"]
+    assert completed(tmp_path, "plot", "--w") == ["--what", "--within"]
+    assert completed(tmp_path, "plot", "--what", "t") == ["timeline", "training"]
+    assert completed(tmp_path, "run", "--algorithm", "c") == ["cem", "cem_rl"]
+    assert completed(tmp_path, "run", "--esac.sig") == ["--esac.sigma"]
+    assert completed(tmp_path, "run", "--ru") == ["--run-dir"]
+    assert completed(tmp_path, "experiment", "s") == ["show", "speeds", "submit"]
+    assert completed(tmp_path, "plot", "runs") == []  # a file's name
+
+
+def test_zsh_reads_the_same():
+    assert completion.script("zsh").endswith(completion.script("bash").partition("\n")[2])
+
+
+def test_examples_are_copied_once(tmp_path, capsys):
+    assert examples.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "configs"), str(tmp_path / "jobs")]
+    for path in shipped().glob("configs/**/*.toml"):
+        assert (tmp_path / path.relative_to(shipped())).read_bytes() == path.read_bytes()
+    (tmp_path / "configs/quickstart.toml").write_text("mine")
+    assert examples.main([str(tmp_path)]) == 2
+    assert "is there already: nothing was copied" in capsys.readouterr().err
+    assert (tmp_path / "configs/quickstart.toml").read_text() == "mine"
+
+
+def test_what_is_measured_is_never_written_into_an_installed_package(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages/esac_mpi"
+    monkeypatch.setattr(design, "checkout", lambda: None)
+    monkeypatch.setattr(design, "shipped", lambda: package)
+    with pytest.raises(design.Unusable, match=r"belongs to the installed package: .*examples.* copies configs/ here"):
+        random_actions.write(["Pendulum-v1"], package / "configs/experiments/random.toml")
+    assert design.ours(tmp_path / "configs/experiments/random.toml")
+
+
+def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
+    """The modules, configs/ and jobs/ as a wheel has them, without the C extension, from an empty directory."""
+    built, here = tmp_path / "site-packages", tmp_path / "here"
+    here.mkdir()
+    line = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", built]
+    subprocess.run(line, cwd=ROOT, check=True, capture_output=True, timeout=200)
+    for folder in ("esac_mpi", "configs", "jobs"):
+        files = {p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".sh", ".sbatch")}
+        there = {p.relative_to(built / ("" if folder == "esac_mpi" else "esac_mpi")) for p in built.rglob("*") if p.is_file()}
+        assert files <= there, files - there
+    code = f"""
+import sys
+sys.path.insert(0, {str(built)!r})
+from esac_mpi.commands.__main__ import main
+assert main(["--help"]) == main(["experiment", "list"]) == main(["experiment", "show", "fig2c"]) == main(["examples"]) == 0
+assert main(["experiment", "random", "Pendulum-v1"]) == 2
+import esac_mpi
+assert esac_mpi.__file__.startswith({str(built)!r})
+"""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=here, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "belongs to the installed package" in done.stderr
+    assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]
