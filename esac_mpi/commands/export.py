@@ -1,10 +1,12 @@
-"""Export a policy to other software, with its action bounds and normaliser inside, and check that it acts the same.
+"""Export a policy to other software, checked to act the same there, or a run's history as a table or curves.
 
     esac-mpi export POLICY|RUN --format torchscript|onnx|npz|sb3 [--out FILE]
+    esac-mpi export RUN --format csv [--out FILE]
+    esac-mpi export RUN --format tensorboard [--step env_steps|nominal_steps|generation] [--out FOLDER]
 
-Every file is read back and asked for the actions of 1,000 observations, of a size from 0.1 to 10. Where one differs from ours
-by more than TOLERANCE half ranges of the action (float32 sums in another order: 1e-5), the file is removed and the tool fails.
-Cost: 1 s for npz, 5 to 15 s for the others, most of it imports.
+A policy's file has its action bounds and normaliser inside. It is read back and asked for the actions of 1,000 observations, of a
+size from 0.1 to 10. Where one differs from ours by more than TOLERANCE half ranges of the action (float32 sums in another order:
+1e-5), the file is removed and the tool fails. Cost: 1 s for npz, csv, tensorboard; 5 to 15 s for the others, most of it imports.
 
 torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
 onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and onnxscript
@@ -12,16 +14,21 @@ npz           the arrays; docs/policies.md has the formula; needs numpy
 sb3           for stable_baselines3.SAC.load; sampled actions are the deterministic ones (standard deviation 2e-9, the least
               there), critics are untrained. Its actor squashes by tanh and normalises neither observations nor layers: other
               policies are refused
+csv           the history: a row a generation, columns named as in docs/hdf5.md; of fitness and evaluations mean, min and max
+tensorboard   the same as curves, against steps of population and learner, or --step; `tensorboard --logdir runs` shows all that
+              were exported. One that has grown is exported anew, over the old file
 """
 
 import argparse
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from esac_mpi import Policy
-from esac_mpi.analysis.command import parser
+from esac_mpi.analysis import histories
+from esac_mpi.analysis.command import ended, opened, parser
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
 from esac_mpi.record import Unreadable
 
@@ -30,14 +37,25 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     line.add_argument("policy", type=Path, metavar="POLICY|RUN", help="policy.h5 or run directory")
-    line.add_argument("--format", choices=FORMATS, required=True)
-    line.add_argument("--out", type=Path, help="file; default: policy.pt, .onnx, .npz or .zip beside policy.h5")
+    line.add_argument("--format", choices=(*FORMATS, *histories.FORMATS), required=True)
+    line.add_argument("--step", choices=histories.STEPS, default="env_steps", help="of tensorboard; default: env_steps")
+    line.add_argument("--out", type=Path, help="default: policy.pt, .onnx, .npz or .zip beside policy.h5; a history: in the run")
     return line
 
 
+def history(options: argparse.Namespace) -> Iterator[Path]:
+    """Write a run's history; yield the file."""
+    yield histories.FORMATS[options.format](opened([options.policy])[0], options.out, options.step)
+
+
 def main(argv: list[str]) -> int:
-    """Write the file and print its path; return 1 if it acts otherwise, 2 if it cannot be written, 65 for no policy."""
-    options = command_line().parse_args(argv)
+    """Write the file and print its path; return 1 if it acts otherwise, 2 if it cannot be written, 65 for no policy or run."""
+    line = command_line()
+    options = line.parse_args(argv)
+    if options.format != "tensorboard" and options.step != line.get_default("step"):
+        line.error("--step is of --format tensorboard alone")
+    if options.format in histories.FORMATS:
+        return ended(lambda: history(options))
     write, suffix, needs = FORMATS[options.format]
     warnings.simplefilter("ignore")  # torch's, about TorchScript's age
     try:

@@ -1,0 +1,76 @@
+"""The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi.analysis import event_files
+from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.evaluations import evaluations, policies
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.record import RunFiles
+
+STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
+EVENTS = "events.out.tfevents.esac_mpi"  # TensorBoard looks for names with tfevents
+
+
+def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return mean, min and max of the finite numbers of each row [rows, n], nan where there are none."""
+    finite = np.isfinite(rows)
+    some, count = finite.any(axis=1), np.maximum(finite.sum(axis=1), 1)
+    least, most = np.where(finite, rows, np.inf).min(axis=1), np.where(finite, rows, -np.inf).max(axis=1)
+    mean = np.where(finite, rows, 0.0).sum(axis=1) / count
+    return {name: np.where(some, found, np.nan) for name, found in (("mean", mean), ("min", least), ("max", most))}
+
+
+def columns(run: RunFiles) -> dict[str, np.ndarray]:
+    """Return what a history has, {name of docs/hdf5.md: [generations]}.
+
+    Of fitness and of evaluations, the one at the end among them, <name>.mean, .min and .max; as in the run itself, an evaluation
+    with an unstable episode has none. Raises Unusable for a run without a generation.
+    """
+    if not run.generation:
+        raise Unusable(f"{run.path}: no generation has been published yet")
+    found = {"metrics/generation": run.columns["metrics/generation"]} | {name: run.columns[name] for name in run.columns.scalars}
+    for policy in policies(run):
+        generations, returns = evaluations(run, policy)
+        returns = np.where(np.isfinite(returns).all(axis=1, keepdims=True), returns, np.nan)
+        for name, values in spread(returns).items():
+            whole = np.full(run.generation, np.nan)
+            whole[np.searchsorted(found["metrics/generation"], generations)] = values
+            found[f"metrics/evaluation_{policy}.{name}"] = whole
+    if (fitness := column(run, "metrics/fitness")).ndim == 2:
+        found |= {f"metrics/fitness.{name}": values for name, values in spread(fitness).items()}
+    return found
+
+
+def table(run: RunFiles, out: Path | None, step: str) -> Path:
+    """Write a row a generation, nan as nothing; return the file, metrics.csv of the run if none is given."""
+    out, found = out or run.path / "metrics.csv", columns(run)
+    rows = zip(*(values.tolist() for values in found.values()), strict=True)
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(found)
+        writer.writerows(["" if value != value else value for value in row] for row in rows)
+    return out
+
+
+def curves(run: RunFiles, out: Path | None, step: str) -> Path:
+    """Write what TensorBoard shows against a step of STEPS, float32; return the file, in the run or in a folder that is given."""
+    found = columns(run)
+    assert run.columns.source is not None
+    wall, steps = column(run, "timing/wall_seconds"), position(run, step)
+    wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
+    seconds = run.columns.source.stat().st_mtime + wall - wall[-1]  # as if it had never stood still
+    numbers = ({name: values[g] for name, values in found.items() if np.isfinite(values[g])} for g in range(run.generation))
+    folder = out or run.path
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = zip(seconds.tolist(), steps.astype(int).tolist(), numbers, strict=True)
+    path = folder / EVENTS
+    path.write_bytes(b"".join(event_files.content(rows)))
+    return path
+
+
+FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {"tensorboard": curves, "csv": table}
