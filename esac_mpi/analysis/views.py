@@ -13,11 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from esac_mpi.analysis import measures
+from esac_mpi.analysis.choice import Choice
 from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.resume import resume_command
 from esac_mpi.log import compact, duration
 from esac_mpi.record import RunFiles
 
+ALL = Choice()
 RECENT = 20  # generations that speed, idle fraction and time left are taken over
 BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {"running": "green", "complete": "bold green", "requeue": "yellow", "failed": "bold red", "dead": "bold red"}
@@ -109,19 +111,23 @@ def advice(run: RunFiles) -> str:
     return f"{said}; go on with: {command}" if command else said
 
 
-def many(runs: dict[Path, RunFiles | str], width: int) -> Table:
-    """Return the view of several runs on a terminal of a width: a line each: running ones first, complete ones last."""
-    shown = {path: {"status": run} if isinstance(run, str) else figures(run) for path, run in runs.items()}
-    counts = Counter(of_run["status"] if len(of_run) > 1 else "unreadable" for of_run in shown.values())
+def many(runs: dict[Path, RunFiles | str], width: int, choice: Choice = ALL, lines: int = 0) -> Table:
+    """Return the view of several runs on a terminal of a width: a line each, of those chosen the first that fit (lines)."""
+    chosen = choice.of(runs)
+    listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
+    shown = {path: {"status": run} if isinstance(run := runs[path], str) else figures(run) for path in listed}
+    counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
     names = {path: path.name for path in runs}
     names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
     columns = WIDE if width >= 110 + max(map(len, names.values())) else NARROW
-    table = Table(box=None, pad_edge=False, title_justify="left", title=", ".join(f"{n} {s}" for s, n in counts.most_common()))
+    title = ", ".join(f"{n} {s}" for s, n in counts.most_common()) + f"; {len(chosen)} chosen" * (len(chosen) < len(runs))
+    table = Table(box=None, pad_edge=False, title_justify="left", title=title)
     for name in ("run", *columns):
         text = name in ("run", "status", "returns")
         table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis")
-    order = {"running": 0, "complete": 2}
-    for path in sorted(shown, key=lambda path: (order.get(shown[path]["status"], 1), str(path))):
+    for path in listed:
         style = STYLES.get(shown[path]["status"], "")
         table.add_row(escape(names[path]), *(escape(shown[path].get(name, "")) for name in columns), style=style)
+    if len(listed) < len(chosen):
+        table.add_row(f"and {len(chosen) - len(listed)} more")
     return table

@@ -1,6 +1,7 @@
 """Say where runs stand: one JSON object or one table row per run directory.
 
     esac-mpi summary RUN [RUN ...] [--json | --resume]
+    esac-mpi summary runs/* --status failed dead requeue --task 'dm_control/*' --sort need
 
 Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on. Cost: 0.05 s a run.
 
@@ -16,21 +17,25 @@ env_steps_per_second  environment steps of all kinds / wall seconds, over the wh
 time_percent          where rank 0's time went, in percent of the wall time; docs/hdf5.md has the parts (timing/seconds_*)
 resume                the command that continues an unfinished run from the current directory; null where there is none
 
-The table is sorted by task, algorithm and seed; --resume prints the commands alone, one a line, of the runs to continue.
+The table is sorted by task, algorithm and seed, or by --sort: need (what needs you first: failed, dead, requeue, running,
+complete; of equals, what has published nothing for longest), return, left (the time), name; --json as given, or by --sort.
+--status and --task choose. --resume prints the commands alone, one a line, of the runs to continue.
 """
 
 import argparse
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+from esac_mpi.analysis.choice import add_choice, choice_of
 from esac_mpi.analysis.command import add_runs, parser
 from esac_mpi.analysis.names import POLICIES, policy_order
 from esac_mpi.analysis.summaries import summary
 from esac_mpi.config import ConfigError
 from esac_mpi.log import compact, duration
-from esac_mpi.record import Refused, Run, Unreadable
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 COLUMNS = {
     "status": "{}", "task": "{}", "algorithm": "{}", "seed": "{}", "ranks": "{}", "generation": "{}", "steps": "{}",
@@ -60,27 +65,29 @@ def cells(row: dict[str, Any], forms: dict[str, str]) -> list[str]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the summaries as lines of aligned columns, sorted."""
-    rows, forms = sorted(rows, key=lambda row: (row["task"], row["algorithm"], row["seed"], row["run"])), columns(rows)
+    """Return the summaries as lines of aligned columns."""
+    forms = columns(rows)
     lines = [list(forms), *(cells(row, forms) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     adjust = [str.ljust if name in LEFT else str.rjust for name in forms]
     return "\n".join("  ".join(a(c, w) for a, c, w in zip(adjust, line, widths, strict=True)).rstrip() for line in lines)
 
 
-def footer(rows: list[dict[str, Any]], unread: int) -> str:
-    """Return the counts by status; of a single run, where its time went and how to go on with it."""
-    if len(rows) == 1:
+def footer(rows: list[dict[str, Any]], runs: list[RunFiles], unread: int) -> str:
+    """Return the counts of all runs by status; of a single run, where its time went and how to go on with it."""
+    if len(runs) == len(rows) == 1:
         parts = ", ".join(f"{part} {percent:.0f} %" for part, percent in rows[0]["time_percent"].items() if percent >= 0.5)
         return f"time: {parts or 'nothing published yet'}\nresume: {rows[0]['resume'] or 'nothing to resume'}"
-    counts = ", ".join(f"{number} {status}" for status, number in sorted(Counter(row["status"] for row in rows).items()))
-    return f"{len(rows)} runs: {counts}" + (f"; {unread} could not be read" if unread else "")
+    counts = ", ".join(f"{number} {status}" for status, number in sorted(Counter(run.state for run in runs).items()))
+    chosen = f"; {len(rows)} chosen" if len(rows) < len(runs) else ""
+    return f"{len(runs)} run{'s' * (len(runs) > 1)}: {counts}{chosen}" + (f"; {unread} could not be read" if unread else "")
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
+    add_choice(line, "task")
     form = line.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object a line, in the order given")
     form.add_argument("--resume", action="store_true", help="only the commands that continue unfinished runs")
@@ -90,17 +97,20 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Print the summaries; return 2 if a directory is not a run, 65 if its files cannot be read."""
     options = command_line().parse_args(argv)
-    rows, code = [], 0
+    runs, code = dict[Path, RunFiles](), 0
     for path in options.runs:
         try:
-            rows.append(summary(Run.open(path)))
+            runs[path] = Run.open(path)
         except (Refused, ConfigError, Unreadable) as error:
             print(error, file=sys.stderr)
             code = 65 if isinstance(error, Unreadable) else 2
+    given = options.json and not options.sort
+    chosen = choice_of(options, "task").of(runs)
+    rows = [summary(runs[path]) for path in (filter(set(chosen).__contains__, runs) if given else chosen)]
     if options.json:
         print("\n".join(map(json.dumps, rows)), end="\n" * bool(rows))
     elif options.resume:
         print("".join(f"{row['resume']}\n" for row in rows if row["resume"]), end="")
-    elif rows:
-        print(f"{table(rows)}\n{footer(rows, len(options.runs) - len(rows))}")
+    elif runs:
+        print(f"{table(rows)}\n{footer(rows, list(runs.values()), len({*options.runs}) - len(runs))}")
     return code

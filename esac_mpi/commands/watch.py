@@ -1,11 +1,14 @@
 """Watch runs on a terminal, on this or another host, from their files alone; ends when all of them are over.
 
     esac-mpi watch RUN [RUN ...] [--every SECONDS] [--once]
+    esac-mpi watch runs/* --status failed dead requeue --task 'dm_control/*' --sort left
 
-One run: its figures one by one; several: a line each, running ones first. Files are published at most every 30 s; "row"
-and "checkpoint" say how old the newest are. Speed, idle fraction and time left are of the last 20 generations. A run that
-died without a word (killed, node lost) is recognised by its free lock, on another host once it has published nothing for two
-minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever its files have changed; no MPI, no torch.
+One run: its figures one by one; several: a line each, what needs you first: failed, dead, stopped (requeue), running (before
+others those that have published nothing for longest), complete. --status and --task choose, --sort orders. Files are published at
+most every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and time left are of the last 20
+generations. A run that died without a word (killed, node lost) is recognised by its free lock, on another host once it has
+published nothing for two minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever its files have changed; no
+MPI, no torch.
 Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
 """
 
@@ -20,15 +23,19 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import measures, views
+from esac_mpi.analysis.choice import Choice, add_choice, choice_of
 from esac_mpi.analysis.command import add_runs, parser
 from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+
+TITLES = 3  # lines of a terminal that rows of runs leave free
 
 
 class Watched:
     """Runs, read again when their files have changed. `code` is 2 or 65 if one of the paths could not be read at first."""
 
-    def __init__(self, paths: list[Path]) -> None:
+    def __init__(self, paths: list[Path], choice: Choice) -> None:
+        self.choice = choice
         self.runs: dict[Path, RunFiles | str] = {}
         self.code = 0
         for path in paths:
@@ -55,10 +62,10 @@ class Watched:
         """Whether no process works at any of the runs."""
         return all(isinstance(run, str) or run.state in measures.OVER for run in self.runs.values())
 
-    def view(self, width: int) -> Any:
-        """Return what to show on a terminal of a width."""
+    def view(self, width: int, lines: int = 0) -> Any:
+        """Return what to show on a terminal of a width, of many runs at most so many lines (0 = all)."""
         if len(self.runs) > 1:
-            return views.many(self.runs, width)
+            return views.many(self.runs, width, self.choice, lines)
         run = next(iter(self.runs.values()))
         return escape(run) if isinstance(run, str) else views.one(run)
 
@@ -77,14 +84,15 @@ def _stamp(path: Path) -> list[tuple[int, int]]:
 
 def watch(watched: Watched, every: float, console: Console) -> None:
     """Redraw until all runs are over; leave the last view and a visible cursor on the terminal, however this ends."""
-    live = Live(watched.view(console.width), console=console, auto_refresh=False)
+    height = console.height - TITLES
+    live = Live(watched.view(console.width, height), console=console, auto_refresh=False)
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
         while not watched.over:
             time.sleep(every)
             watched.refresh()
-            live.update(watched.view(console.width), refresh=True)
+            live.update(watched.view(console.width, console.height - TITLES), refresh=True)
     finally:
         live.stop()
         console.show_cursor(True)
@@ -94,6 +102,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
+    add_choice(line, "need")
     line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="time between looks at the files (default 5)")
     line.add_argument("--once", action="store_true", help="print one view and end")
     return line
@@ -102,7 +111,7 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Watch; return 2 if a directory is not a run, 65 if its files cannot be read, 130 after Ctrl-C."""
     options = command_line().parse_args(argv)
-    watched, console = Watched(options.runs), Console()
+    watched, console = Watched(options.runs, choice_of(options, "need")), Console()
     if not watched.runs:
         return watched.code
     try:
