@@ -109,7 +109,7 @@ def test_what_a_variant_that_is_left_out_reached_is_still_the_best():
 def test_a_task_on_which_nobody_is_ahead_of_random_actions_is_not_normalised():
     found = scored([*finals({"ES": (7,)}), *finals({"ES": (-100,)}, "B-v0")])
     assert found.absent == {"B-v0": "no run is ahead of random actions yet"}
-    with pytest.raises(Unusable, match=r"C-v0: .* python tools/experiment\.py random C-v0"):
+    with pytest.raises(Unusable, match=r"C-v0: .*python tools/experiment\.py random C-v0"):
         scored(finals({"ES": (7,)}, "C-v0"))
 
 

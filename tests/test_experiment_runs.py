@@ -263,8 +263,9 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     csv = tmp_path / "results.csv"
 
     def made(out, *arguments):
-        found = products.calls(design.Product("x.py", list(arguments), out), runs, csv)
-        return [(path.name, line[2:]) for path, line in found]
+        found = list(products.calls(design.Product("x.py", list(arguments), out), runs, csv))
+        assert all(line[1:4] == ["-m", "esac_mpi.commands", "x"] for _, line in found)
+        return [(path.name, line[4:]) for path, line in found]
 
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
     assert made("p.png", "draw", "{csv}", "{runs}") == [("p.png", ["draw", str(csv), a, b, "--out", str(tmp_path / "p.png")])]

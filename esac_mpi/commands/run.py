@@ -9,11 +9,19 @@
 import os
 import sys
 
+WRONG_USAGE = 2
+
 
 def main(argv: list[str]) -> int:
-    """Run the program on this rank; return its exit code."""
+    """Run the program on this rank; return its exit code, 2 where there is no MPI."""
     if not sys.flags.safe_path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # where `python -m` looks for a task of one's own; a script looks beside itself
-    from esac_mpi.__main__ import main  # it sees to threads before numpy, and to the time that it began at
-
+    try:
+        from esac_mpi.__main__ import main  # it sees to threads before numpy, and to the time that it began at
+    except (ImportError, RuntimeError) as error:  # mpi4py's
+        if "libmpi" not in str(error):
+            raise
+        advice = "load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
+        print(f"esac_mpi: no MPI library was found: {advice}", file=sys.stderr)
+        return WRONG_USAGE
     return main(argv)

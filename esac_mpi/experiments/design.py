@@ -124,9 +124,7 @@ def names() -> list[str]:
 def ours(path: Path) -> Path:
     """Return a path if what is written there is the user's own. Raises Unusable for one of the installed package."""
     if checkout() is None and path.is_relative_to(shipped()):
-        raise Unusable(
-            f"{path} belongs to the installed package: {called('examples')} copies configs/ here; start again beside it"
-        )
+        raise Unusable(f"{path} belongs to the installed package: {called('examples')} copies configs/ here, for your own")
     return path
 
 
