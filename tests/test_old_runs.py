@@ -1,0 +1,78 @@
+"""Run directories of former versions: kept for ever, and read, gone on with, or refused in a sentence by every later one.
+
+tests/old_runs/VERSION.tar.xz has two runs on the cyclic MDP, as that version left them, with their replays and checkpoints:
+`finished`, of ESAC, complete after 5 generations, and `stopped`, of PDERL, by a signal in its 6th. Nothing in them is ever made
+again: where a later version refuses one, its test says here with which words.
+"""
+
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import command
+from conftest import ROOT, run
+
+from esac_mpi import Policy
+from esac_mpi.record import Run
+
+ARCHIVES = sorted((ROOT / "tests/old_runs").glob("*.tar.xz"))
+KNOWN = {  # state, generations, algorithm, gradient updates, steps of the population, best return
+    "finished": ("complete", 5, "esac", 101, 255, 20.0),
+    "stopped": ("requeue", 6, "pderl", 323, 311, 20.0),
+}
+
+
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def old(request, tmp_path) -> Path:
+    """Return a folder with the two runs of a version."""
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path / "old", filter="data")
+    return tmp_path / "old"
+
+
+def test_archives_are_small_and_there_is_one_of_the_first_version():
+    assert "0.1.0.tar.xz" in [path.name for path in ARCHIVES]
+    assert all(path.stat().st_size < 100_000 for path in ARCHIVES)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_an_old_run_is_read(old, name):
+    found = Run.open(old / name)
+    updates, steps = (found.columns[f"metrics/{column}"][-1] for column in ("gradient_updates", "env_steps_population"))
+    best = found.columns["metrics/best_return"][-1]
+    assert (found.state, found.generation, found.config.algorithm, updates, steps, best) == KNOWN[name]
+    assert [checkpoint.problem for checkpoint in found.checkpoints] == ["", ""]
+    assert found.provenance["theta_sha256"] == json.loads((old / name / "status.json").read_text())["theta_sha256"]
+    policy = Policy.load(old / name)
+    assert np.isfinite(policy(np.ones(3, np.float32))).all()
+    assert policy.episodic_return == best
+
+
+def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, capsys):
+    paths = [str(old / name) for name in KNOWN]
+    assert command("summary").main(paths) == 0
+    assert "2 runs: 1 complete, 1 requeue" in capsys.readouterr().out
+    assert command("table").main(paths) == 0
+    assert "| CyclicMDP-v0 | **20.00**" in capsys.readouterr().out
+    assert command("compare").main(paths) == 1
+    assert command("plot").main([*paths, "--out", str(tmp_path / "curve.png")]) == 0
+    assert command("plot").main([paths[0], "--what", "timeline", "--out", str(tmp_path / "timeline.png")]) == 0
+    assert {path.name for path in tmp_path.glob("*.png")} == {"curve.png", "timeline.png"}
+    assert command("export").main([paths[1], "--format", "csv", "--out", str(tmp_path / "rows.csv")]) == 0
+    assert (tmp_path / "rows.csv").read_text().count("\n") == 7
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_an_old_run_goes_on_to_a_raised_budget(old, name):
+    """Its rows stay, to the bit; those that follow may be others than the old version's."""
+    before, last = Run.open(old / name), KNOWN[name][1] + 2
+    rows = {column: before.columns[column] for column in before.columns if column.startswith("metrics/")}
+    done = run(0, old / name / "config.toml", "--budget.generations", last, "--task.changed", "warn")
+    assert f"resumed at generation {KNOWN[name][1]} from checkpoint.h5" in done.stdout
+    after = Run.open(old / name)
+    assert (after.state, after.generation) == ("complete", last)
+    for column, values in rows.items():
+        np.testing.assert_array_equal(after.columns[column][: len(values)], values, column)
+    assert after.columns["metrics/gradient_updates"][-1] > KNOWN[name][3]
