@@ -145,3 +145,17 @@ assert esac_mpi.__file__.startswith({str(built)!r})
     assert done.returncode == 0, done.stderr
     assert "belongs to the installed package" in done.stderr
     assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]
+
+
+def test_run_without_an_mpi_library_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "esac_mpi.__main__", raising=False)
+
+    class NoLibrary:
+        def find_spec(self, name, path=None, target=None):
+            if name == "esac_mpi.__main__":
+                raise RuntimeError("cannot load MPI library\nlibmpi.so: cannot open shared object file")
+
+    monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])
+    assert main(["run", "--help"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), "no MPI library was found" in err) == ("", 1, True)

@@ -15,6 +15,7 @@ GROUPS = {
     "the program itself": ("bench", "torture", "fuzz_config", "completion"),
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
+WRONG_USAGE = 2  # exit code
 OVER_RANKS = ("evaluate", "operators")  # under mpirun all ranks share the work
 
 

@@ -17,10 +17,9 @@ from importlib import import_module
 
 from esac_mpi import __version__
 from esac_mpi.batch_system import RANKS
-from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, about
+from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
 from esac_mpi.invocation import SCRIPT, called
 
-WRONG_USAGE = 2
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
     "PIL": "render", "imageio": "render", "imageio_ffmpeg": "render",

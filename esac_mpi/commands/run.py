@@ -9,7 +9,7 @@
 import os
 import sys
 
-WRONG_USAGE = 2
+from esac_mpi.commands import WRONG_USAGE
 
 
 def main(argv: list[str]) -> int:
