@@ -54,6 +54,30 @@ def test_torture_sees_rows_that_a_run_of_its_own_order_has_lost():
         runs.longer(after, {**before, "metrics/worker": np.array([0, 1, 0])})
 
 
+PUBLISHES = """
+import os, sys, time
+for k in range(int(sys.argv[2])):
+    time.sleep(0.1)
+    open(sys.argv[1] + "/new", "w").close()
+    os.replace(sys.argv[1] + "/new", sys.argv[1] + "/metrics.h5")
+time.sleep(float(sys.argv[3]))
+"""
+
+
+def test_torture_waits_for_a_run_that_goes_on_and_not_for_one_that_is_stuck(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "PATIENCE", 1.0)
+
+    def begun(*arguments: object) -> runs.Job:
+        line = [sys.executable, "-c", PUBLISHES, str(tmp_path), *map(str, arguments)]
+        return runs.Job(subprocess.Popen(line, start_new_session=True), tmp_path, 0)
+
+    runs.finish(begun(20, 0))  # two seconds
+    stuck = begun(1, 60)
+    with pytest.raises(runs.Broken, match="neither ended nor published for 1 s"):
+        runs.finish(stuck)
+    assert stuck.process.wait() == -9
+
+
 def test_configurations_that_make_no_sense_give_one_message():
     printed = tool("fuzz_config", "--count", 170, "--run", 4)
     assert "170 configurations, 4 runs: 0 wrong answers" in printed

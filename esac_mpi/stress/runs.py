@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ sys.exit(__main__.main(sys.argv[1:]))
 """
 GENERATIONS = 40
 LAG = 2
-PATIENCE = 60.0  # longest wait for a moment, and for a run to end by itself [s]
+PATIENCE = 60.0  # longest wait for a moment, and for a run that is left alone to publish or to end [s]
 
 
 EVOLUTION = ["population_size=10", "sigma=0.3", "lr_es=0.05"]
@@ -174,12 +175,15 @@ def made(path: Path) -> int:
 
 
 def finish(job: Job) -> None:
-    """Let a run go on to its end. Raises Broken."""
-    try:
-        code = job.process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        for pid in (*family(job.process.pid), job.process.pid):
-            os.kill(pid, signal.SIGKILL)
-        raise Broken(f"not finished after {PATIENCE:.0f} s") from None
+    """Let a run go on to its end. Raises Broken, also where it publishes nothing for PATIENCE."""
+    seen, end = -1, 0.0
+    while (code := job.process.poll()) is None:
+        if seen != (found := inode(job.path)):
+            seen, end = found, time.monotonic() + PATIENCE
+        if time.monotonic() > end:
+            for pid in (*family(job.process.pid), job.process.pid):
+                os.kill(pid, signal.SIGKILL)
+            raise Broken(f"neither ended nor published for {PATIENCE:.0f} s")
+        time.sleep(0.02)
     if code:
         raise Broken(f"ended by itself with exit code {code}")
