@@ -30,6 +30,10 @@ class Task:
     progress: int = 0  # virtual time that it has taken so far, or a lower bound of it [steps]
     result: Any = None
     done: bool = False  # progress is what it took, then
+    rank: int = 0  # that did it, a real one
+    began: float = 0.0  # work on it, on the clock of rank 0 [s]
+    ended: float = 0.0  # the same of its end [s]
+    busy: float = 0.0  # time of the rank's that it took [s]: with others in turn, and paused at times, it lasts longer
 
     @property
     def earliest(self) -> tuple[int, int]:

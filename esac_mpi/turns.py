@@ -1,5 +1,6 @@
 """Work that yields between its parts, so that other work gets its turn."""
 
+import time
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
@@ -28,3 +29,15 @@ def told(work: Generator[Part, None, Result], how: Callable[[Part, int], Told], 
         number += 1
         if number % every == 0:
             yield how(part, number)
+
+
+def timed(work: Generator[Part, None, Result], spent: list[float]) -> Generator[Part, None, Result]:
+    """Do the work as it is, and add to `spent` the time of each of its parts [s]."""
+    while True:
+        start = time.monotonic()
+        try:
+            part = next(work)
+        except StopIteration as end:
+            return end.value
+        spent.append(time.monotonic() - start)
+        yield part

@@ -10,14 +10,16 @@ import pytest
 from conftest import EAGER, ROOT, ROUTINE, environment, run
 from whole_runs import assert_same_run, summary
 
-from esac_mpi.analysis import Unusable
-from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.algorithms.aes_work import TIMES
+from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.record import Run
 
 SMALL = [
     *("--algorithm", "aes_rl", "--policy.hidden", 8, 8, *ROUTINE[3:], "--aes_rl.workers", 3, "--aes_rl.start_steps", 200),
     *("--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 60, "--aes_rl.mean_episodes", 2, "--aes_rl.actor_updates_window", 3),
     *("--aes_rl.arrivals_per_generation", 6, "--aes_rl.relative_baseline", 100, "--checkpoint.every_generations", 2),
+    *("--aes_rl.update_cost", 0.5),
 ]
 TASK = ["--task.id", "own_envs:Delayed-v0"]
 
@@ -94,6 +96,33 @@ def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path)
     assert "Traceback" not in done.stderr
 
 
-def test_a_clock_on_other_ranks_is_not_made_up(straight):
-    with pytest.raises(Unusable, match="its tasks are in no generation"):
-        computed(Run.open(straight), Machine(8))
+def test_its_tasks_are_recorded_and_add_up(straight):
+    """On one rank: a task's time is a part of the run's; a turn of the critic is all updates, and who was trained has some."""
+    columns = Run.open(straight).columns
+    task = {name: columns[f"timing/task_{name}"] for name in TIMES}
+    there, critic = np.isfinite(task["worker"]), task["worker"] == 3
+    np.testing.assert_array_equal(task["worker"][there & ~critic], columns["metrics/worker"].ravel())
+    np.testing.assert_array_equal(task["updates"][there & ~critic] > 0, columns["metrics/learned"].ravel() > 0)
+    steps = columns["metrics/env_steps_population"][-1] + columns["metrics/env_steps_evaluation"][-1]
+    played = np.isfinite(columns["metrics/evaluation_mean"]).sum() * 40  # noise-free, of Pendulum's 40 steps
+    assert task["steps"][there].sum() == steps - played
+    assert task["updates"][critic].sum() == columns["metrics/gradient_updates"][-1]
+    np.testing.assert_array_equal(task["updating"][critic], task["busy"][critic])
+    assert (task["updating"] <= task["busy"])[there].all()
+    assert (task["busy"] <= task["end"] - task["start"] + 1e-9)[there].all()
+    assert (task["end"] <= task["told"] + 1e-9)[there].all()
+    assert (task["rank"][there] == 0).all()
+    assert 0 <= idle_share(Run.open(straight)).max() < 1
+
+
+def test_its_clock_on_the_rank_that_it_had_is_its_time(straight):
+    """But for what was at work at the end, and what had been at the end of a generation."""
+    run = Run.open(straight)
+    lasted = np.diff(run.columns["timing/wall_seconds"], prepend=0)
+    counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()[-1]
+    one = computed(run, Machine(1))
+    assert counted == pytest.approx(one[-1], rel=0.2)
+    assert computed(run, Machine(4))[-1] < one[-1]
+    (text,) = grid.texts(run, np.array([run.generation - 1]))
+    for machine in (Machine(1), Machine(4), Machine(4, np.inf)):
+        assert grid.at(grid.parsed(text), 60, machine) == pytest.approx(computed(run, machine)[-1], rel=1e-3)

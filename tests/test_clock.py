@@ -99,6 +99,16 @@ def test_a_rank_whose_phase_has_ended_takes_members_that_are_left():
     assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [2, 5]  # rank 1: three of them; rank 0: one from 2 s on
 
 
+def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_not():
+    taught = {"lesson": 5.0, "trained": np.array([2.0, 2.0])}
+    serial, beside = whole((1.0, 1.0), **taught, after_lesson=True), whole((1.0, 1.0), **taught)
+    assert ends(1, serial) == ends(1, beside) == [11.0]
+    assert ends(2, serial) == [7.0]  # rank 1 plays two and waits until 5; one each
+    assert ends(2, beside) == [6.0]  # rank 1 plays two and trains two, while rank 0 teaches
+    assert ends(3, serial, serial) == [7.0, 14.0]
+    assert ends(3, beside, beside) == [5.0, 10.0]  # 1 and 2 s on two ranks, then the rest of the lesson
+
+
 def at(run, ranks, rate=0.0):
     return [round(float(t), 2) for t in computed(run, Machine(ranks, rate))]  # what a barrier costs is below that
 

@@ -191,7 +191,7 @@ def test_wide_tables_of_a_fresh_run(fresh):
     assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()  # with those of trials
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "aes_rl"])  # its tasks have no generations
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "aes_rl"])  # its tasks go over generations' ends
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     """On the one rank that it had, a run takes its processor time; on more no longer, and less without updates."""
     run = Run.open(fresh / name)

@@ -8,7 +8,7 @@ from esac_mpi import distribution, noise, update_rules
 from esac_mpi.agenda import Agenda, Arrival, Task
 from esac_mpi.algorithms.aes_moves import moved
 from esac_mpi.algorithms.aes_state import IDLE, State, keeps
-from esac_mpi.algorithms.aes_work import Order, Result
+from esac_mpi.algorithms.aes_work import TIMES, Order, Result, times
 from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
 from esac_mpi.noise import Purpose
@@ -23,6 +23,7 @@ class Driver:
         """Take up the tasks that the state has; give every worker its first one in a new run."""
         self.params, self.state, self.world, self.learner = params, state, world, learner
         self.agenda = self._agenda()
+        self._times: list[tuple[float, ...]] = []  # TIMES of tasks told in this generation
         self._brought = np.full(world.nodes, state.transitions)  # transitions that each node's ring has
         for worker in range(params.config.aes_rl.workers):
             if state.task_number[worker] == IDLE:
@@ -49,6 +50,7 @@ class Driver:
         state = self.state
         if isinstance(self.agenda, Arrival):
             state.due = self.agenda.due
+        self._times.append(times(task, self.world.clock()))
         state.task_number[task.worker] = IDLE
         state.time = task.start + task.progress
         if task.worker == self.params.config.aes_rl.workers:
@@ -58,6 +60,12 @@ class Driver:
             self._give(task.worker, state.time)
         self._teach_if_due()
         return state.arrived == len(state.row)
+
+    def times(self, start: float) -> dict[str, np.ndarray]:
+        """Return the times of this generation's tasks as columns of a row's timing, moments as after `start` [s]; begin anew."""
+        found = dict(zip(TIMES, np.array(self._times).T, strict=True))
+        self._times = []
+        return {f"task_{name}": found[name] - start * (name in ("start", "end", "told")) for name in TIMES}
 
     def ordered(self, order: Order, rank: int) -> Order:
         """Return an order with the transitions that the rank's node lacks."""

@@ -65,9 +65,9 @@ def board(params: Params) -> Board:
 
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: so many arrivals; return its metrics and its timing."""
-    start, waited, k = world.clock(), world.waited, state.generation + 1
+    start, k = world.clock(), state.generation + 1
     tasks = world.dispatch(partial(aes_work.work, params, state, learner))
-    busy = tasks.busy
+    busy, leading = tasks.busy, tasks.leading
     if not tasks.begun:
         world.over_blocks(lambda _: mark(state), 1, 1)
         tasks.leader, tasks.begun = Driver(params, state, world, learner) if world.leads else None, True
@@ -87,8 +87,14 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = {name: state.row[:, i].astype(np.int64 if name in whole else np.float64) for i, name in enumerate(COLUMNS)}
     about = {"critic_turns": state.turns.copy(), "theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
     state.row[:], state.turns[:], state.arrived, state.generation = np.nan, 0, 0, k
-    timing = {"busy_seconds": np.array(ranks), "seconds_evaluate": world.clock() - start, "seconds_wait": world.waited - waited}
-    return {**row, **about}, timing
+    lasted, led, own = world.clock() - start, tasks.leading - leading, tasks.busy - busy
+    timing = {
+        "busy_seconds": np.array(ranks),
+        "seconds_evaluate": lasted,
+        "seconds_lead": led,
+        "seconds_wait": lasted - led - own,
+    }
+    return {**row, **about}, {**timing, **(tasks.leader.times(start) if isinstance(tasks.leader, Driver) else {})}
 
 
 def mark(state: State) -> np.ndarray:

@@ -88,8 +88,8 @@ def reserve(config: Config, horizon: int) -> int:
     In order of arrival a result that would bring more waits: `keeps`.
     """
     aes = config.aes_rl
-    updates = max(aes.critic_chunk, aes.actor_updates_window * horizon)
-    lasts = int(aes.update_cost * updates) + (1 + aes.mean_episodes) * horizon + 1
+    updates = max(aes.of_critic * aes.critic_chunk, aes.update_cost * aes.actor_updates_window * horizon)
+    lasts = int(updates) + (1 + aes.mean_episodes) * horizon + 1
     return aes.workers * (lasts + horizon)
 
 
@@ -117,7 +117,8 @@ def init(params: Params, world: Memory) -> State:
     aes, config, (o, *_, a) = params.config.aes_rl, params.config, params.layout.sizes
     assert params.operators is not None
     mean, size, d = params.layout.initial(config.seed, THETA_ES), params.operators.critic_size, params.layout.d
-    kept = int(min(aes.replay_capacity, max(added(config, params.horizon), aes.batch_size)))
+    whole = max(added(config, params.horizon), aes.batch_size)
+    kept = min(min(aes.replay_capacity, whole) + reserve(config, params.horizon), whole + aes.workers * params.horizon)
     workers, ring = aes.workers, aes.ring_size * (aes.mean_rule == "rank_oldest")
 
     def numbers() -> np.ndarray:
@@ -125,7 +126,7 @@ def init(params: Params, world: Memory) -> State:
 
     return State(
         mean=world.share(mean),
-        replay=world.shared((kept + reserve(config, params.horizon), width(o, a))),
+        replay=world.shared((int(kept), width(o, a))),
         written=world.shared((1,), np.int64),
         variance=np.full(d, aes.variance_init, np.float32),
         critic=np.zeros(size, np.float32),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi import turns
+from esac_mpi.agenda import Task
 from esac_mpi.algorithms.aes_state import State
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.params import Params, make_actor
@@ -41,6 +42,17 @@ class Result(NamedTuple):
     mean_returns: np.ndarray  # float64 [episodes] of the mean
     mean_length: int
     unstable: int  # episodes
+    updating: float  # part of its time that its updates took [s]
+
+
+TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "updates"  # recorded of a task
+
+
+def times(task: Task, told: float) -> tuple[float, ...]:
+    """Return TIMES of a task that was told at a time of rank 0's [s]; of a turn of the critic all is updating."""
+    order, result = task.order, task.result
+    steps, updating = (0, task.busy) if order.theta is None else (result.length + result.mean_length, result.updating)
+    return task.worker, task.rank, task.began, task.ended, told, task.busy, updating, steps, order.updates
 
 
 def lasts(cost: float, updates: int) -> int:
@@ -62,7 +74,7 @@ def work(params: Params, state: State, learner: Any, order: Order) -> Generator[
 
 def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
     """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
-    cost, steps = params.config.aes_rl.update_cost, learner.teach([order.mean], order.updates, order.number, order.held)
+    cost, steps = params.config.aes_rl.of_critic, learner.teach([order.mean], order.updates, order.number, order.held)
     phase = yield from turns.told(steps, lambda _, done: lasts(cost, done), every=4)
     return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
@@ -83,6 +95,7 @@ def bring(state: State, order: Order) -> Generator[int, None, None]:
 def individual(params: Params, state: State, order: Order) -> Generator[int, None, tuple[int, Result]]:
     """Train an individual if it is to learn, and let it and the mean play."""
     aes, seed, o = params.config.aes_rl, params.config.seed, params.layout.sizes[0]
+    updating: list[float] = []  # [s]
     env, theta, spent = params.own_env, order.theta, lasts(aes.update_cost, order.updates)
     assert env is not None
     assert theta is not None
@@ -92,7 +105,7 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
         states = read_ring(state.replay[:, :o], max(0, order.held - aes.replay_capacity), order.held)
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
-        theta = yield from turns.told(training, lambda done, _: lasts(aes.update_cost, done))
+        theta = yield from turns.told(turns.timed(training, updating), lambda done, _: lasts(aes.update_cost, done))
     actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + aes.mean_episodes):
@@ -105,4 +118,4 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
     own, *others = played
     returns = np.array([episode.episodic_return for episode in others])
     steps, unstable = sum(e.episodic_length for e in others), sum(np.isnan(e.episodic_return) for e in played)
-    return spent, Result(own.episodic_return, own.episodic_length, rows, theta, returns, steps, int(unstable))
+    return spent, Result(own.episodic_return, own.episodic_length, rows, theta, returns, steps, int(unstable), sum(updating))

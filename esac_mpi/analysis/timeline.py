@@ -5,11 +5,14 @@ members and wait for the last, update together, wait for the learner, play the n
 rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
 without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's. Where
 offspring are made, a rank's busy seconds are of members and of offspring: its bars have the shares that all ranks' together have.
+A critic's lessons (CEM-RL) begin with a generation, beside its members, of whom those play first that nothing trains. Tasks
+without a barrier (AES-RL) have the moments that were recorded of each (task_times.py).
 Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, which take turns.
 """
 
 import numpy as np
 
+from esac_mpi.analysis import task_times
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock.recorded import (
     bears_offspring,
@@ -18,15 +21,19 @@ from esac_mpi.analysis.clock.recorded import (
     phase_seconds,
     running,
     seconds,
+    teaches,
+    trained_members,
 )
+from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
-    "members": "#0072B2", "offspring": "#E69F00", "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9",
-    "writing": "#CC79A7", "idle": "0.88",
+    "members": "#0072B2", "individuals' updates": "#0072B2", "episodes": "#F0E442", "offspring": "#E69F00",
+    "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9", "writing": "#CC79A7", "decisions": "0.4",
+    "idle": "0.88",
 }  # fmt: skip
 BINS = 60  # of the lower panel
 SHOWN = 12  # generations in the upper panel, the last ones
@@ -42,10 +49,13 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     ranks, members, _, root = busy(run)
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
+    if has_tasks(run):
+        return task_times.activities(run)
     learner = seconds(run, "learn")
     if not has_members(run):
         members = np.zeros_like(members)
-    learner = learner + running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+    beside = running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+    learner = np.nan_to_num(phase_seconds(run)) if teaches(run) else learner + beside
     born = {}
     if bears_offspring(run):
         members, learner = np.nansum(column(run, "timing/member_seconds"), axis=1), np.nan_to_num(phase_seconds(run))
@@ -71,6 +81,8 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     names = ("evaluate", "plan", "offspring", "update", "learn", "evaluation", "record")
     part = {name: seconds(run, name)[generation] for name in names}
     start = wall[generation - 1] if generation else 0.0
+    if teaches(run):
+        return taught_segments(run, generation, start, part)
     ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["offspring"], part["learn"], part["update"]])
     own, there = has_members(run), np.flatnonzero(np.isfinite(spent)).tolist()
     beside = bears_offspring(run) and len(there) > 1
@@ -87,6 +99,28 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     return found
 
 
+def taught_segments(run: RunFiles, generation: int, start: float, part: dict[str, float]) -> list[tuple[int, str, float, float]]:
+    """Return the same of a generation with a critic's lessons, beside which those play that nothing trains, then the others."""
+    members, first = column(run, "timing/member_seconds")[generation], trained_members(run)
+    spent, lesson = column(run, "timing/busy_seconds")[generation], np.nan_to_num(phase_seconds(run))[generation]
+    there, begun = np.flatnonzero(np.isfinite(spent)).tolist(), start + part["record"]
+    drawn = np.nansum(members[first:]) / max(np.nansum(members), 1e-12)  # share of the members' time
+    serial, alone = getattr(run.config.own, "critic", "") == "serial", len(there) == 1
+    end = begun + part["evaluate"] + part["learn"]
+    second = begun + part["evaluate"] * drawn + part["learn"] * serial  # when those begin that are trained
+    second = begun + lesson if serial and not alone and part["learn"] else second
+    taught = begun if not alone else begun + part["evaluate"] * drawn if serial else end - lesson
+    found = [(0, "writing", start, part["record"]), (0, "learner", taught, lesson)]
+    for rank in there:
+        last = float(spent[rank]) if rank == 0 and not alone and lesson else float(spent[rank]) * (1 - drawn)
+        late = max(second, begun + lesson) if rank == 0 and not alone else second
+        found.append((rank, "members", start if rank else begun, float(spent[rank]) - last))
+        found.append((rank, "members", late, last))
+        found.append((rank, "update", end, part["update"]))
+        found.append((rank, "noise-free evaluation", end + part["update"], part["evaluation"]))
+    return found
+
+
 def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[float, float]:
     """Return which parts of a rank's busy seconds were of members and of offspring; rank 0's are of the learner too."""
     if not bears_offspring(run):
@@ -99,20 +133,27 @@ def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[flo
     return played, left - played
 
 
+def lanes(run: RunFiles, generation: int) -> list[tuple[float, float, str, float, float]]:
+    """Return (middle, height, activity, start, length) [s] of the bars of one row; a rank's lane is 1 high."""
+    if has_tasks(run):
+        return task_times.segments(run, generation)
+    return [(rank, 1.0, activity, start, length) for rank, activity, start, length in segments(run, generation)]
+
+
 def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
     """Draw what each rank did in the last generations, one bar a rank."""
     wall, ranks = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds").shape[1]
     rows = range(max(0, len(wall) - shown), len(wall))
-    bars: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    bars: dict[tuple[float, float, str], list[tuple[float, float]]] = {}
     for row in rows:
-        for rank, activity, start, length in segments(run, row):
-            bars.setdefault((rank, activity), []).append((start, max(length, 0)))
+        for lane, part, activity, start, length in lanes(run, row):
+            bars.setdefault((lane, part, activity), []).append((start, max(length, 0)))
     begin = wall[rows[0] - 1] if rows[0] else 0.0
     height = 0.84 if ranks <= 40 else 1.0
     for rank in range(ranks):
         axes.broken_barh([(begin, wall[-1] - begin)], (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
-    for (rank, activity), spans in bars.items():
-        axes.broken_barh(spans, (rank - height / 2, height), color=ACTIVITIES[activity], lw=0)
+    for (lane, part, activity), spans in bars.items():
+        axes.broken_barh(spans, (lane - part * height / 2, part * height), color=ACTIVITIES[activity], lw=0)
     for row in rows:
         axes.axvline(wall[row], color="0.3", lw=0.5)
     some = busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()

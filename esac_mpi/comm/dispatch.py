@@ -39,7 +39,7 @@ class Dispatch:
     """The tasks of a run on its ranks.
 
     work: makes a task's work of its order, on any rank. leader: who decides, set on rank 0 before `go_on`; begun: whether
-    it was. busy: time that this rank has worked on tasks [s].
+    it was. busy: time that this rank has worked on tasks [s]; leading: that rank 0 has decided what is done next [s].
     """
 
     def __init__(self, comm: Any, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
@@ -51,7 +51,8 @@ class Dispatch:
         self._at: dict[int, Task] = {}  # rank 0: other rank -> the task that is there
         self._sent: list[MPI.Request] = []
         self._reported = 0.0
-        self.busy = 0.0
+        self.busy = self.leading = 0.0
+        self._zero = clock()  # ranks have just met: the same moment on all of their clocks
         self.leader: Leader | None = None
         self.begun = False
 
@@ -71,13 +72,11 @@ class Dispatch:
         self._comm.Free()
 
     def _lead(self, leader: Leader) -> bool:
-        enough, overdue, pause, agenda = False, False, 0.0, leader.agenda
-        while not (enough or overdue):
-            while not enough and (task := agenda.tell()) is not None:
-                enough = leader.told(task)
+        overdue, pause, agenda = False, 0.0, leader.agenda
+        while not overdue:
+            enough, begun = self._decide(leader)
             if enough:
                 break
-            begun = self._give_out(leader)
             heard = self._hear(agenda)
             overdue = self._stop.overdue or heard is None
             if self._own:
@@ -88,6 +87,16 @@ class Dispatch:
                 time.sleep(pause)
                 pause = min(pause + 5e-6, REST)
         return self._halt(agenda, overdue)
+
+    def _decide(self, leader: Leader) -> tuple[bool, int]:
+        """Let the leader hear of results, give tasks out; return whether it is enough, and how many were given out."""
+        start, told, begun, enough = self._clock(), 0, 0, False
+        while not enough and (task := leader.agenda.tell()) is not None:
+            enough, told = leader.told(task), told + 1
+        if not enough:
+            begun = self._give_out(leader)
+        self.leading += (self._clock() - start) * bool(told or begun)
+        return enough, begun
 
     def _give_out(self, leader: Leader) -> int:
         """Give tasks to ranks without one, and to rank 0 what belongs to it and one more; return their number."""
@@ -125,24 +134,35 @@ class Dispatch:
             task.progress = content
         else:
             del self._at[rank]
-            task.progress, task.result = content
+            task.progress, task.result, began, ended, task.busy = content
+            task.rank, task.began, task.ended = rank, self._zero + began, self._zero + ended
             agenda.end(task)
 
     def _advance(self, place: int, agenda: Agenda | None = None) -> None:
         """Do a slice of a task of this rank."""
         task, work = self._own[place]
-        start = self._clock()
+        start, ended = self._clock(), False
+        task.began = task.began or start
         self._watchdog.works_on(f"a task of worker {task.worker}")
         try:
             task.progress = next(work)
         except StopIteration as end:
-            del self._own[place]
             task.progress, task.result = end.value
-            if agenda is not None:
-                agenda.end(task)
-            else:
-                self._send(MPI.pickle.dumps((task.progress, task.result)), 0, RESULT)
-        self.busy += self._clock() - start
+            ended = True
+        task.ended = self._clock()
+        task.busy += task.ended - start
+        self.busy += task.ended - start
+        if ended:
+            del self._own[place]
+            self._hand_in(task, agenda)
+
+    def _hand_in(self, task: Task, agenda: Agenda | None) -> None:
+        """Note on rank 0 that a task of its own has ended; on others send what it gave."""
+        if agenda is not None:
+            agenda.end(task)
+            return
+        times = task.began - self._zero, task.ended - self._zero, task.busy
+        self._send(MPI.pickle.dumps((task.progress, task.result, *times)), 0, RESULT)
 
     def _halt(self, agenda: Agenda, overdue: bool) -> bool:
         """Let all ranks leave their tasks where they are; take what comes in until they have."""

@@ -23,9 +23,11 @@ class AESRL(Table):
     workers: PositiveInt = 5
     """Virtual workers, each with one individual at a time [workers]; the critic's is one more. P, C: 5. Results depend on it, and
     not on the ranks: one rank more than this has all of them at work, on equal cores."""
-    update_cost: NonNegativeFloat = 0.5
-    """What a gradient update lasts on the clock by which results are told [environment steps]. Ours; the nearer to the truth, the
-    less is waited for."""
+    update_cost: NonNegativeFloat = 100.0
+    """What an update of an individual lasts on the clock by which results are told [environment steps]. Ours, measured on
+    HalfCheetah, with 400 and 300 units; the nearer to the truth, the less is waited for."""
+    critic_cost: NonNegativeFloat = 1.8
+    """What an update of the critics lasts there [updates of an individual]. Ours, measured as that."""
     order: Literal["virtual", "arrival"] = "virtual"
     """In which order results are told. virtual: by the clock of `workers` and `update_cost`, the same on any ranks. arrival: as
     they come in, so that nobody waits (P, C); the order is in metrics.h5, where `replay` finds it."""
@@ -116,6 +118,11 @@ class AESRL(Table):
     def follows(self) -> str | None:
         """The run directory by whose record the order of results goes; "" = it is recorded, None = it is virtual."""
         return self.replay if self.order == "arrival" else None
+
+    @property
+    def of_critic(self) -> float:
+        """What an update of the critics lasts on the virtual clock [environment steps]."""
+        return self.critic_cost * self.update_cost
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""

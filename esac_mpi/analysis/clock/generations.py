@@ -1,7 +1,9 @@
 """Generations as a cluster goes through them, event by event, in the program's own order.
 
     record      rank 0 writes the row before, while the others begin their members
+    lesson      a phase that begins with the generation, on rank 0 beside its members, and ends in it
     members     dealt to the nodes by esac_mpi.schedule.deal, within a node to the first free rank; then an exchange
+    trained     members that wait for those, and, where they learn from it, for the rest of the lesson
     serial      what every rank, or rank 0 for all, does once: ranks, winners, plan
     offspring   who is born, dealt like members, while rank 0 is with the learner; then all wait for the rest of that phase
     phase       the learner on rank 0, for which all wait; or the rest of one that began earlier, merged in this generation
@@ -32,6 +34,9 @@ class Generation:
     members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
     expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
     record: float = 0.0
+    lesson: float = 0.0
+    trained: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
+    after_lesson: bool = False  # whether these wait for the lesson
     serial: float = 0.0
     offspring: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
     offspring_expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
@@ -56,11 +61,16 @@ class Clock:
     def go(self, one: Generation) -> float:
         """Go through a generation; return the time at its end [s]."""
         cluster = self.cluster
+        self._left += one.lesson
         if one.members.size:
             self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS)
             self.now += cluster.send(8 * one.members.size)  # the plan
         else:
             self.now += one.record
+        if one.trained.size:
+            self._wait_for_lesson(one.after_lesson)
+            self._spread(one.trained, np.ones(one.trained.size), 0.0, MEMBER_NUMBERS)
+        self._wait_for_lesson(one.lesson > 0)
         self.now += one.serial
         self._left += one.beside
         if one.offspring.size:
@@ -74,6 +84,11 @@ class Clock:
         if one.evaluation.size:
             self._spread(one.evaluation, np.ones(one.evaluation.size), 0.0, EPISODE_NUMBERS)
         return self.now
+
+    def _wait_for_lesson(self, needed: bool) -> None:
+        """Let all wait for the rest of the phase beside, if it is needed now."""
+        self.now += self._left * needed
+        self._left *= not needed
 
     def _spread(self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int) -> None:
         """Let the ranks do pieces of work, rank 0 after `record` and, if it has one, after the phase beside."""

@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from esac_mpi.analysis.clock.cluster import Cluster
-from esac_mpi.analysis.clock.generations import ticks
-from esac_mpi.analysis.clock.recorded import Machine, Parts, bears_offspring, duration, generations, phases_beside, times
+from esac_mpi.analysis.clock.recorded import Machine, bears_offspring, duration, ends, phases_beside, times
+from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
@@ -37,8 +37,10 @@ def texts(run: RunFiles, places: np.ndarray) -> list[str]:
 
 def clocks(run: RunFiles) -> Times:
     """Return the times of all generations, [ranks, generations] for each rate. Raises Unusable."""
+    if has_tasks(run):
+        return {rate: swept(run, rate) for rate in (OWN, math.inf, *RATES)}
     parts = times(run)
-    own = swept(run, parts, OWN)
+    own = swept(run, OWN)
     lasted = duration(run, parts, OWN)
     try:
         played = duration(run, parts, math.inf)
@@ -47,14 +49,14 @@ def clocks(run: RunFiles) -> Times:
     if not np.isfinite(lasted).any():
         return {OWN: own}
     if phases_beside(run) or bears_offspring(run):
-        return {OWN: own, **{rate: swept(run, parts, rate) for rate in (math.inf, *RATES)}}
+        return {OWN: own, **{rate: swept(run, rate) for rate in (math.inf, *RATES)}}
     return {OWN: own, math.inf: own - np.nan_to_num(lasted - played).cumsum()}
 
 
-def swept(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
+def swept(run: RunFiles, rate: float) -> np.ndarray:
     """Return the times of all generations on every number of ranks, [ranks, generations] [s]. Raises Unusable."""
-    made = list(generations(run, parts, rate))
-    return np.array([list(ticks(made, Cluster(ranks))) for ranks in RANKS]).reshape(len(RANKS), -1)
+    on_cluster = ends(run, rate)
+    return np.array([list(on_cluster(Cluster(ranks))) for ranks in RANKS]).reshape(len(RANKS), -1)
 
 
 def text(found: Times) -> str:

@@ -9,16 +9,19 @@ this was recorded have: members expected alike, one block of parameters, evaluat
 cannot be split.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from esac_mpi import schedule
 from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis.clock import recorded_tasks
 from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.clock.generations import NOTHING, Generation, ticks
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import individuals
 from esac_mpi.record import RunFiles
 
 Parts = dict[str, np.ndarray]  # by name, each [generations] or [generations, ...]
@@ -40,8 +43,35 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
     """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
         raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
-    found = ticks(generations(run, times(run), machine.updates_per_second), Cluster(machine.ranks))
-    return np.fromiter(found, float, count=run.generation)
+    return np.fromiter(ends(run, machine.updates_per_second)(Cluster(machine.ranks)), float, count=run.generation)
+
+
+def ends(run: RunFiles, updates_per_second: float = 0.0) -> Callable[[Cluster], Iterator[float]]:
+    """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable."""
+    if recorded_tasks.has_tasks(run):
+        share = had_a_core(run)
+        found, made = (
+            recorded_tasks.recorded(run, share, updates_per_second),
+            list(recorded_tasks.sections(run, task_parts(run, share))),
+        )
+        return lambda cluster: map(recorded_tasks.queue(found, cluster).go, made)
+    whole = list(generations(run, times(run), updates_per_second))
+    return lambda cluster: ticks(whole, cluster)
+
+
+def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
+    """Return what generations without a barrier have beside their tasks, as `recorded_tasks.sections` takes it."""
+    ranks, total, *_ = busy(run)
+    part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
+    told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
+    rest = np.where(ranks == 1, generation_seconds(run) - total - sum(part.values()), 0.0).clip(0)
+    evaluation = episodes(run, part["evaluation"], ranks)
+    return {
+        "record": part["record"] * share,
+        "lead": part["lead"] * share / np.maximum(told, 1),
+        "serial": rest * share,
+        "evaluation": evaluation * share[:, None],
+    }
 
 
 def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) -> Iterator[Generation]:
@@ -51,12 +81,18 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
     """
     begun, merges, phase = phases(run, parts, updates_per_second)
     blocks, bears = update_blocks(run), bears_offspring(run)
+    lessons, first = phase * teaches(run), trained_members(run)
+    phase = phase - lessons
     for k in range(run.generation):
-        evaluation, made = parts["evaluation"][k], np.isfinite(parts["members"][k])
+        evaluation, members, expected = (parts[name][k] for name in ("evaluation", "members", "expected"))
+        made = np.isfinite(members)
         yield Generation(
-            members=parts["members"][k][made],
-            expected=parts["expected"][k][made],
+            members=members[first:][made[first:]],
+            expected=expected[first:][made[first:]],
             record=parts["record"][k],
+            lesson=lessons[k],
+            trained=members[:first][made[:first]],
+            after_lesson=getattr(run.config.own, "critic", "") == "serial",
             serial=parts["serial"][k],
             offspring=parts["offspring"][k],
             offspring_expected=parts["offspring_expected"][k],
@@ -111,8 +147,6 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
     """
     own = run.columns.get("timing/member_seconds")
     if own is None:
-        if "metrics/virtual_end" in run.columns:
-            raise Unusable(f"{run.path}: its tasks are in no generation: it has no clock on other ranks")
         if "metrics/fitness" in run.columns:
             raise Unusable(f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks")
         count = shared_episodes(run)
@@ -225,6 +259,17 @@ def phases_beside(run: RunFiles) -> bool:
     return getattr(own, "learner_lag", 0) > 0 or getattr(own, "phase_timing", "interval") == "virtual"
 
 
+def teaches(run: RunFiles) -> bool:
+    """Return whether a critic has its lessons beside the members of the same generation, of which it trains some."""
+    return hasattr(run.config.own, "trained_fraction")
+
+
+def trained_members(run: RunFiles) -> int:
+    """Return how many members of a generation learn before they play; they stand first."""
+    options: Any = run.config.own
+    return individuals(options)[1] if teaches(run) else 0
+
+
 def flights(run: RunFiles) -> list[tuple[int, int]]:
     """Return the rows in which each phase beside the evaluation began and entered, which the newest may not have done yet."""
     begun, lag = np.flatnonzero(started(run)), getattr(run.config.own, "learner_lag", 0)
@@ -243,6 +288,8 @@ def started(run: RunFiles) -> np.ndarray:
 
 def running(run: RunFiles) -> np.ndarray:
     """Return whether a learner phase ran beside each generation's evaluation: until it entered after one began."""
+    if teaches(run):
+        return np.isfinite(phase_seconds(run))
     found = np.zeros(run.generation, bool)
     for k, end in flights(run) if phases_beside(run) else ():
         found[k + 1 : end + 1] = True

@@ -1,0 +1,190 @@
+"""The tasks of a run that has no barrier as it recorded them, and when each of its generations would have ended on other ranks.
+
+Whose result is told when is the same on any number of ranks (in virtual order), so that rows have all of that; how long a task
+took is recorded beside. A task that was told before a stop, whose times no row has, is taken to have lasted like the mean of the
+others, and one that was not told before the run's end like its worker's last. In the order of arrival the told order is the
+machine's: there tasks are taken in the order in which the run gave them out, whoever is free.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.agenda import Task
+from esac_mpi.analysis.clock.cluster import Cluster
+from esac_mpi.analysis.clock.tasks import Piece, Queue, Section
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.record import RunFiles
+
+Parts = dict[str, np.ndarray]  # as of recorded.py
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An individual of a run, as it was told."""
+
+    worker: int
+    length: int  # of its own episodes, by which the critic's updates are counted [steps]
+    piece: Piece
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The tasks of a run, in the order in which they were told."""
+
+    options: Any  # the algorithm's table
+    arrivals: list[Arrival]
+    turns: list[Piece]  # of the critic
+
+    @property
+    def in_order(self) -> bool:
+        """Whether results wait for their virtual order."""
+        return getattr(self.options, "order", "virtual") == "virtual"
+
+
+def has_tasks(run: RunFiles) -> bool:
+    """Return whether a run is made of tasks without a barrier."""
+    return "metrics/virtual_end" in run.columns
+
+
+def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) -> Recorded:
+    """Return the tasks of a run on cores like those that it had, its critic as fast as told. Raises Unusable.
+
+    share: of each generation in which a core was there [generations].
+    """
+    if "timing/task_busy" not in run.columns:
+        raise Unusable(f"{run.path}: made before the time of every task was recorded: it has no clock on other ranks")
+    options: Any = run.config.own
+    worker, spent, updating, updates = (run.columns[f"timing/task_{n}"] for n in ("worker", "busy", "updating", "updates"))
+    spent, updating = spent * share[:, None], updating * share[:, None]
+    individual, turn = worker < options.workers, worker == options.workers  # nan is neither
+    trained = individual & (updates > 0)
+    usual = [float(np.mean(x)) if x.size else 0.0 for x in ((spent - updating)[individual], updating[trained], updates[trained])]
+    lengths, ends = run.columns["metrics/length"], run.columns["metrics/virtual_end"]
+    ended: Counter[int] = Counter()  # worker -> virtual end of its last task
+    arrivals = []
+    for k in range(run.generation):
+        mine = np.flatnonzero(individual[k])
+        missing = lengths.shape[1] - len(mine)
+        for i, who in enumerate(run.columns["metrics/worker"][k].astype(int).tolist()):
+            lasted, learned = float(ends[k, i] - ended[who]), bool(run.columns["metrics/learned"][k, i])
+            ended[who] = int(ends[k, i])
+            played, updated, count = usual[0], learned * usual[1], learned * usual[2]
+            if i >= missing:
+                updated, count = float(updating[k, mine[i - missing]]), float(updates[k, mine[i - missing]])
+                played = float(spent[k, mine[i - missing]]) - updated
+            arrivals.append(Arrival(who, int(lengths[k, i]), piece(played, updated, count, lasted, options.update_cost)))
+    made = [float(s) if not updates_per_second else options.critic_chunk / updates_per_second for s in spent[turn]]
+    virtual = float(math.ceil(options.of_critic * options.critic_chunk))
+    return Recorded(options, arrivals, [Piece((virtual, 0.0), (s, 0.0)) for s in made])
+
+
+def piece(playing: float, updating: float, updates: float, lasted: float, cost: float) -> Piece:
+    """Return an individual's task of so many seconds of episodes and of updates, that lasted so many virtual steps."""
+    first = min(lasted, float(math.ceil(cost * updates)))
+    return Piece((first, lasted - first), (updating, playing))
+
+
+class Giving:
+    """Which tasks follow from a told one, as the run's own driver has it."""
+
+    def __init__(self, found: Recorded) -> None:
+        self._found, options = found, found.options
+        self._critic = options.workers
+        self._sent: Counter[int] = Counter()  # worker -> tasks that it was given
+        self._queues: dict[int, list[Arrival]] = {w: [] for w in range(options.workers)}
+        for one in found.arrivals:
+            self._queues[one.worker].append(one)
+        self._in_turn = given_out(found)
+        self._at: dict[int, Arrival] = {}  # worker -> what it was given
+        self._steps, self._taught, self._turn, self._teaching = 0, 0.0, 0, False
+        self._given, self._taught_until = 0, 0
+        self._last = max((0.0, *self._totals()))
+
+    def __call__(self, told: Task | None) -> Iterator[tuple[int, float, Piece, bool]]:
+        """Yield what is given out once a task was told; at the start a task of every worker."""
+        if told is None:
+            for worker in range(self._critic):
+                yield self._next(worker, 0)
+            return
+        now = told.start + told.progress
+        if told.worker == self._critic:
+            self._teaching, self._taught_until = False, now
+            self._taught += self._found.options.critic_chunk
+        else:
+            self._steps += self._at[told.worker].length
+            yield self._next(told.worker, now)
+        if self._is_due():
+            self._teaching = True
+            turn = self._found.turns[min(self._turn, len(self._found.turns) - 1)]
+            self._turn += 1
+            yield self._critic, max(now, self._taught_until), turn, True
+
+    def _is_due(self) -> bool:
+        """Return whether the critic has its next turn; not if no turn of it is recorded."""
+        options = self._found.options
+        begun = self._steps >= max(options.start_steps, options.batch_size)
+        due = begun and self._steps - self._taught >= options.critic_chunk
+        return due and not self._teaching and bool(self._found.turns)
+
+    def _next(self, worker: int, now: int) -> tuple[int, float, Piece, bool]:
+        """Return a worker's next individual."""
+        if self._found.in_order:
+            queue, place = self._queues[worker], self._sent[worker]
+        else:
+            queue, place = self._in_turn, self._given
+        self._sent[worker] += 1
+        self._given += 1
+        if place < len(queue):
+            self._at[worker] = queue[place]
+        else:  # told after the run's end
+            last = queue[-1] if queue else self._found.arrivals[-1]
+            self._at[worker] = replace(last, piece=until(last.piece, self._last + 1 - now))
+        return worker, now, self._at[worker].piece, False
+
+    def _totals(self) -> Iterator[float]:
+        """Yield the virtual end of the last told task of each worker [steps]."""
+        return (sum(sum(one.piece.virtual) for one in queue) for queue in self._queues.values())
+
+
+def given_out(found: Recorded) -> list[Arrival]:
+    """Return the individuals in the order in which the run gave them out: each worker's next as its last was told."""
+    places: dict[int, list[int]] = {}
+    for i, one in enumerate(found.arrivals):
+        places.setdefault(one.worker, []).append(i)
+    given = {mine[0]: -1 for mine in places.values()}  # task -> the told one that it followed
+    given |= {later: before for mine in places.values() for before, later in pairwise(mine)}
+    return [found.arrivals[i] for i in sorted(given, key=lambda i: (given[i], found.arrivals[i].worker))]
+
+
+def until(piece: Piece, least: float) -> Piece:
+    """Return a task that lasts at least so many virtual steps, with as much more of steps as it lacks."""
+    updates, steps = piece.virtual
+    more = max(0.0, least - updates - steps)
+    second = piece.seconds[1] * (1 + more / steps) if steps else piece.seconds[1]
+    return Piece((updates, steps + more), (piece.seconds[0], second))
+
+
+def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
+    """Yield what each generation has beside its tasks. parts: seconds by name, each [generations]; see recorded.task_parts."""
+    count = run.columns["metrics/length"].shape[1]
+    for k in range(run.generation):
+        evaluation = parts["evaluation"][k]
+        made = evaluation if np.isfinite(evaluation).all() else np.zeros(0)
+        yield Section(count, parts["record"][k], parts["lead"][k], parts["serial"][k], made)
+
+
+def queue(found: Recorded, cluster: Cluster) -> Queue:
+    """Return the clock of a cluster that does these tasks."""
+    critic = found.options.workers
+    return Queue(cluster, Giving(found), lambda task: task.worker != critic, not found.in_order)
+
+
+def ranks_at_work(run: RunFiles) -> int:
+    """Return how many ranks can have something to do at once: the workers', and the critic's."""
+    return int(getattr(run.config.own, "workers", 0)) + 1
