@@ -75,6 +75,24 @@ def test_work_of_a_distribution_and_of_its_individuals_that_learn():
     assert estimates.work(updated(taught, {"cem_rl.trained_fraction": 0.0}), 100) == estimates.work(cem, 100)
 
 
+def test_work_of_individuals_that_arrive_one_by_one(tmp_path):
+    """Ten of 100 steps a generation, and of each two episodes of the mean; of the 5,000 steps all but 2,000 are learned from."""
+    config = configured(
+        algorithm="aes_rl", task__id="T-v0", budget__nominal_steps=4100, evaluation__every=5, evaluation__episodes=4,
+        policy__hidden=(32,), aes_rl__start_steps=1500, aes_rl__mean_episodes=2, aes_rl__rl_share=0.25, aes_rl__workers=3,
+    )  # fmt: skip
+    found = estimates.work(config, 100)
+    assert found == estimates.Work(5000, 0, 3000, (1 + 1) * 4 * 100 + 10_000, trained=0.25 * 10 * 3000)
+    assert estimates.generations(updated(config, {"budget.nominal_steps": 0, "budget.env_steps": 10_000}), 100) == 4  # 3,080 each
+    cost = estimates.cost(a_run(tmp_path, config), replace(SPEEDS, update={"cem": {"small": 2.0}, "individuals": {"small": 1.0}}))
+    assert astuple(cost) == pytest.approx((15_800 * 100e-6 + 7.5, 6.0, 0.0, 3))
+    assert [round(cost.lasts(r), 3) for r in (1, 2, 3, 8)] == [15.08, 7.54, 6.0, 6.0]  # at last the critic's
+    assert estimates.cost(
+        a_run(tmp_path, updated(config, {"aes_rl.workers": 1})),
+        replace(SPEEDS, update={"cem": {"small": 2.0}, "individuals": {"small": 1.0}}),
+    ).lasts(8) == pytest.approx(9.08)  # its one worker's
+
+
 def test_individuals_learn_on_all_ranks_and_their_critic_on_one(tmp_path):
     config = configured(
         algorithm="cem_rl", task__id="T-v0", budget__nominal_steps=0, budget__generations=21, policy__hidden=(32,)
@@ -146,7 +164,7 @@ def test_children_are_made_beside_the_learner(tmp_path):
     cost = estimates.cost(a_run(tmp_path, config), slow)
     # 10 * 11 episodes and 20 of the evaluation at the end, 100 steps each; a tenth as many updates; 10 * 10 steps a child
     children = 10 * estimates.expected_children(config.erl) * 100 * 5e-3
-    assert astuple(cost) == pytest.approx((13_000 * 100e-6, 1100 * 2e-3, children))
+    assert astuple(cost) == pytest.approx((13_000 * 100e-6, 1100 * 2e-3, children, 0))
     assert cost.lasts(1) == cost.whole == pytest.approx(1.3 + 2.2 + children)
     assert cost.lasts(2) == pytest.approx(1.3 / 2 + children)
     assert cost.lasts(101) == pytest.approx(1.3 / 101 + 2.2)

@@ -14,10 +14,13 @@ sync_interval.
                  sync_interval for those of the population too;
                  ppo    G * epochs * ceil(steps_per_generation / batch_size)
                  cem_rl critic_updates_per_step for each step of the population but the first start_steps
+                 aes_rl one for each such step
     trained      cem_rl actor_updates_per_step for as many, of each individual that is trained
+                 aes_rl actor_updates_window * H of rl_share of the individuals after start_steps
     imitations   with distilled children: G * E[children] * distillation_epochs * (memory_size / distillation_batch), E[children]
                  = the slots that neither elites nor tournaments keep, less those that elites' copies take
     evaluation   (G / every + 1) * policies * episodes * H     steps
+                 aes_rl mean_episodes * H of each individual more
 
     core-seconds = (population + learner + evaluation) * step + updates * update + imitations * imitation
                    + trained * update of an individual
@@ -31,7 +34,8 @@ one that env_steps limit has more generations, with their updates. A run that wa
 on R ranks ends costs (shared + alone) / (shared / R + alone) times as much. On r ranks a job lasts
 (population + evaluation + trained) / r + learner, since all wait for the learner, and reserves r times that; with sync_interval
 the learner's episodes count as the population's, and beside its updates the other r - 1 ranks make the children: the slower of
-both is waited for.
+both is waited for. Where nobody waits for a generation (aes_rl), a job lasts what all is together over r, but no less
+than the critic's updates, nor than what its workers have each.
 """
 
 import math
@@ -88,6 +92,7 @@ class Cost:
     shared: float
     alone: float
     beside: float = 0.0
+    workers: int = 0  # without a barrier: how many share what is shared, at most; 0 = ranks wait for one another
 
     @property
     def whole(self) -> float:
@@ -96,6 +101,8 @@ class Cost:
 
     def lasts(self, ranks: int) -> float:
         """Return how long it lasts on so many ranks [s]."""
+        if self.workers:
+            return max(self.whole / ranks, self.alone, self.shared / self.workers)
         return self.shared / ranks + (max(self.alone, self.beside / (ranks - 1)) if ranks > 1 else self.alone + self.beside)
 
 
@@ -116,7 +123,7 @@ def work(config: Config, task_horizon: int) -> Work:
     count = generations(config, horizon)
     episodes = config.evaluation.episodes * policies(config)
     learner, updates = learning(config, horizon, count)
-    evaluation = (count // config.evaluation.every + 1) * episodes * horizon
+    evaluation = (count // config.evaluation.every + 1) * episodes * horizon + count * mean_steps(config, horizon)
     made = count * imitations(config), training(config, horizon, count)
     return Work(count * population_steps(config, horizon), learner, updates, evaluation, *made)
 
@@ -144,7 +151,18 @@ def policies(config: Config) -> int:
 
 def has_population(config: Config) -> bool:
     """Return whether the algorithm evaluates a population."""
-    return hasattr(table_of(config), "population_size")
+    return hasattr(table_of(config), "population_size") or without_barrier(config)
+
+
+def without_barrier(config: Config) -> bool:
+    """Return whether its individuals arrive one by one, each with episodes of the mean."""
+    return hasattr(table_of(config), "arrivals_per_generation")
+
+
+def mean_steps(config: Config, horizon: int) -> int:
+    """Return the steps of the mean, by which its return is known anew, in a generation."""
+    table = table_of(config)
+    return table.arrivals_per_generation * table.mean_episodes * horizon if without_barrier(config) else 0
 
 
 def population_steps(config: Config, horizon: int) -> int:
@@ -152,6 +170,8 @@ def population_steps(config: Config, horizon: int) -> int:
     if not has_population(config):
         return 0
     table = table_of(config)
+    if without_barrier(config):
+        return table.arrivals_per_generation * horizon
     count = members(table) if isinstance(table, Evolution) else table.population_size
     return count * getattr(table, "fitness_episodes", 1) * horizon
 
@@ -176,7 +196,7 @@ def generations(config: Config, horizon: int) -> int:
     if budget.env_steps:
         learner = learning(config, horizon, 1000)[0] / 1000
         evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
-        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation)))
+        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation + mean_steps(config, horizon))))
     return max(1, min(limits))
 
 
@@ -184,13 +204,13 @@ def nominal_steps(config: Config, horizon: int) -> int:
     """Return what a generation adds to the papers' count: one horizon, all of its training steps, or all of a distribution's."""
     if takes_over(config):
         return population_steps(config, horizon) + training_steps(config, horizon)
-    if isinstance(table_of(config), CEM):
+    if isinstance(table_of(config), CEM) or without_barrier(config):
         return population_steps(config, horizon)
     return horizon if has_population(config) else training_steps(config, horizon)
 
 
 def taught(config: Config, horizon: int, count: int) -> int:
-    """Return the steps of the population for which CEM-RL makes updates in so many generations."""
+    """Return the steps of the population for which CEM-RL or AES-RL makes updates in so many generations."""
     options, population = table_of(config), population_steps(config, horizon)
     before = max(1, math.ceil(max(options.start_steps, options.batch_size) / population))
     return max(0, count - before) * population
@@ -199,6 +219,8 @@ def taught(config: Config, horizon: int, count: int) -> int:
 def training(config: Config, horizon: int, count: int) -> float:
     """Return the updates of individuals in so many generations."""
     options = table_of(config)
+    if without_barrier(config):
+        return options.rl_share * options.actor_updates_window * taught(config, horizon, count)
     if not isinstance(options, CEMRL):
         return 0.0
     return individuals(options)[1] * options.actor_updates_per_step * taught(config, horizon, count)
@@ -250,6 +272,8 @@ def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
         return 0.0, 0.0
     if isinstance(options, CEMRL):
         return 0.0, options.critic_updates_per_step * taught(config, horizon, count) * (individuals(options)[1] > 0)
+    if without_barrier(config):
+        return 0.0, float(taught(config, horizon, count))
     steps = float(count * training_steps(config, horizon))
     if hasattr(options, "epochs"):
         return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
@@ -268,7 +292,8 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     size = "large" if max(config.policy.hidden) >= LARGE else "small"
     there = {config.task.id: config.task.id in known.step, learner: not learner or learner in known.update}
     there["imitation"] = not distils or bool(known.imitation)
-    there["individuals"] = not isinstance(table_of(config), CEMRL) or "individuals" in known.update
+    trains = isinstance(table_of(config), CEMRL) or without_barrier(config)
+    there["individuals"] = not trains or "individuals" in known.update
     if missing := [name for name, measured in there.items() if not measured]:
         raise Unusable(f"no speed of {missing[0]} in {SPEEDS}: {called('experiment')} speeds")
     done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
@@ -277,8 +302,13 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     trained = done.trained * known.update["individuals"][size] * 1e-3 if done.trained else 0.0
     shared, played = done.population + done.evaluation, done.learner * (not takes_over(config))
     alone = played * step + done.updates * update
-    found = Cost((shared + done.learner - played) * step + trained, alone, done.imitations * imitation)
+    found = Cost((shared + done.learner - played) * step + trained, alone, done.imitations * imitation, workers(config))
     return clocked(found, planned) if planned.clock else found
+
+
+def workers(config: Config) -> int:
+    """Return how many share what is shared where nobody waits for a generation, 0 elsewhere."""
+    return table_of(config).workers if without_barrier(config) else 0
 
 
 def clocked(whole: Cost, planned: Planned) -> Cost:
