@@ -30,6 +30,11 @@ COUNTS = {
     "pderl-table1": (7, 3 * 7 * 5, 5 * 7 * 5),
     "pderl-table2": (2, 3 * 2 * 5, 5 * 2 * 5),
     "pderl-fig10": (4, 2 * 4 * 3, 2 * 4 * 5),
+    "aes-table1": (3, 3 * 4 * 3, 3 * 4 * 3 * 3),
+    "aes-table2": (10, 2 * 10 * 5, 2 * 10 * 10),
+    "aes-table3": (6, 3 * 6 * 5, 6 * 6 * 10),
+    "aes-fig1": (3, 2 * 5, 2 * 3),
+    "aes-fig3": (3, 2 * 3 * 3, 3 * 3 * 3),
     **dict.fromkeys(("pderl-fig5", "pderl-fig6", "pderl-fig7", "pderl-fig8", "pderl-fig9"), (1, 1, 1)),
 }
 

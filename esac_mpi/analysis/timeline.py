@@ -153,7 +153,8 @@ def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
     for rank in range(ranks):
         axes.broken_barh([(begin, wall[-1] - begin)], (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
     for (lane, part, activity), spans in bars.items():
-        axes.broken_barh(spans, (lane - part * height / 2, part * height), color=ACTIVITIES[activity], lw=0)
+        middle = round(lane) + height * (lane - round(lane))
+        axes.broken_barh(spans, (middle - part * height / 2, part * height), color=ACTIVITIES[activity], lw=0)
     for row in rows:
         axes.axvline(wall[row], color="0.3", lw=0.5)
     some = busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 GROUPS = {
     "train": ("run", "examples"),
-    "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity"),
+    "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity", "waiting"),
     "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
     "study": ("sweep", "experiment", "results"),
     "the program itself": ("bench", "torture", "fuzz_config", "completion"),

@@ -9,6 +9,7 @@ generation   seconds per generation by part, idle fraction of the ranks, time ou
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
 rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                                             about 1 minute
 pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 4 minutes
+aes          share of two ranks' time that is waited, CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond      about 8 minutes
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
@@ -35,7 +36,7 @@ from esac_mpi.analysis.command import look_here, parser
 from esac_mpi.benchmarks.measurement import HEADER
 
 # modules of esac_mpi.benchmarks
-BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "startup", "scaling", "clock", "history")
+BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "aes", "startup", "scaling", "clock", "history")
 
 
 def command_line() -> argparse.ArgumentParser:
