@@ -107,8 +107,8 @@ def taught_segments(run: RunFiles, generation: int, start: float, part: dict[str
     drawn = np.nansum(members[first:]) / max(np.nansum(members), 1e-12)  # share of the members' time
     serial, alone = getattr(run.config.own, "critic", "") == "serial", len(there) == 1
     end = begun + part["evaluate"] + part["learn"]
-    second = begun + part["evaluate"] * drawn + part["learn"] * serial  # when those begin that are trained
-    second = begun + lesson if serial and not alone and part["learn"] else second
+    second = begun + part["evaluate"] * drawn + part["learn"] * (serial and alone)  # when those begin that are trained
+    second = max(second, begun + lesson) if serial and not alone else second
     taught = begun if not alone else begun + part["evaluate"] * drawn if serial else end - lesson
     found = [(0, "writing", start, part["record"]), (0, "learner", taught, lesson)]
     for rank in there:
