@@ -103,9 +103,9 @@ def test_its_tasks_are_recorded_and_add_up(straight):
     there, critic = np.isfinite(task["worker"]), task["worker"] == 3
     np.testing.assert_array_equal(task["worker"][there & ~critic], columns["metrics/worker"].ravel())
     np.testing.assert_array_equal(task["updates"][there & ~critic] > 0, columns["metrics/learned"].ravel() > 0)
-    steps = columns["metrics/env_steps_population"][-1] + columns["metrics/env_steps_evaluation"][-1]
-    played = np.isfinite(columns["metrics/evaluation_mean"]).sum() * 40  # noise-free, of Pendulum's 40 steps
-    assert task["steps"][there].sum() == steps - played
+    for worker in range(3):  # the virtual clock: steps, and half a step an update
+        mine, last = task["worker"] == worker, columns["metrics/virtual_end"][columns["metrics/worker"] == worker].max()
+        assert task["steps"][mine].sum() + np.ceil(0.5 * task["updates"][mine]).sum() == last
     assert task["updates"][critic].sum() == columns["metrics/gradient_updates"][-1]
     np.testing.assert_array_equal(task["updating"][critic], task["busy"][critic])
     assert (task["updating"] <= task["busy"])[there].all()
