@@ -25,8 +25,10 @@ from esac_mpi.record import RunFiles
 
 CHEETAH, HOPPER = "HalfCheetah-v5", "Hopper-v5"
 COST = {CHEETAH: (3.5, 2.2), HOPPER: (1.2, 2.2)}  # update_cost and critic_cost of this network, as they are on one core
-SIZES = (2, 2), (2, 3), (3, 2), (6, 5), (10, 9), (65, 64)  # ranks, workers
 FIRST = 2  # generations before what counts: nothing learns yet
+START = {CHEETAH: FIRST * 2000, HOPPER: 200}  # steps before any gradient; Hopper falls after some 20
+GENERATIONS = {CHEETAH: 5, HOPPER: 20}  # that count
+SIZES = (2, 2), (2, 3), (3, 2), (6, 5), (10, 9), (65, 64)  # ranks, workers
 WINDOW, MEAN = 10, 5  # of AES-RL's defaults
 
 
@@ -44,11 +46,11 @@ class Speeds:
 
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure runs of all kinds in turn; then simulate."""
-    rounds, generations, horizon, hidden = options.rounds or 2, FIRST + 5, 200, (32, 32)
+    rounds, horizon, hidden = options.rounds or 2, 200, (32, 32)
     if options.quick:
-        rounds, generations, horizon, hidden = 1, FIRST + 2, 30, (8, 8)
+        rounds, horizon, hidden = 1, 30, (8, 8)
     for task in (CHEETAH, HOPPER):
-        kinds = variants(task, horizon)
+        kinds, generations = variants(task, horizon), FIRST + (2 if options.quick else GENERATIONS[task])
         common = (
             "--task.id", task, "--task.horizon", horizon, "--policy.hidden", *hidden, "--budget.generations", generations,
             "--evaluation.every", generations + 1, "--evaluation.episodes", 1, "--checkpoint.every_generations", 0,
@@ -69,10 +71,10 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
 
 def variants(task: str, horizon: int) -> dict[str, tuple[object, ...]]:
     """Return what is run: by name the options; AES-RL first."""
-    start, cost = 10 * FIRST * horizon, COST[task]
+    start, cost = min(START[task], 10 * FIRST * horizon), COST[task]
     aes = (
         "--algorithm", "aes_rl", "--aes_rl.workers", 2, "--aes_rl.start_steps", start, "--aes_rl.batch_size", 64,
-        "--aes_rl.critic_chunk", max(20, horizon // 3), "--aes_rl.update_cost", cost[0], "--aes_rl.critic_cost", cost[1],
+        "--aes_rl.critic_chunk", max(20, horizon // 4), "--aes_rl.update_cost", cost[0], "--aes_rl.critic_cost", cost[1],
     )  # fmt: skip
     cem = ("--algorithm", "cem_rl", "--cem_rl.start_steps", start, "--cem_rl.batch_size", 64)
     return {
