@@ -153,16 +153,16 @@ class Queue:
 
     def _begin(self) -> None:
         """Give tasks to ranks, as Dispatch does."""
-        for task in sorted(self._agenda, key=lambda task: task.earliest):
-            if task.begun:
+        busy = {work.rank for work in self._at}
+        idle = [rank for rank in range(self.cluster.ranks - 1, 0, -1) if rank not in busy]
+        own = any(not work.task.at_root for work in self._at if work.rank == 0)
+        for task in sorted((task for task in self._agenda if not task.begun), key=lambda task: task.earliest):
+            if not (task.at_root or idle or not own):
                 continue
-            busy = {work.rank for work in self._at}
-            free = next((rank for rank in range(1, self.cluster.ranks) if rank not in busy), 0)
-            own = any(not work.task.at_root for work in self._at if work.rank == 0)
-            if not (task.at_root or free or not own):
-                continue
+            free = 0 if task.at_root or not idle else idle.pop()
+            own |= not (free or task.at_root)
             task.begun = True
-            self._at.append(AtWork(task, self._pieces[task.worker], 0 if task.at_root else free, self.now))
+            self._at.append(AtWork(task, self._pieces[task.worker], free, self.now))
 
     def _advance(self) -> None:
         """Go on to the next moment at which something may change."""
@@ -172,7 +172,7 @@ class Queue:
         going = [one for works in rates.values() for one in works]
         until = [limit / rate for _, rate, limit in going if rate > 0]
         until += [self.root - self.now] if self.root > self.now + TINY else []
-        until += [work.until(position) / rate for work, rate, _ in going if rate > 0 for position in self._awaited(work)]
+        until += self._awaited([(work, rate) for work, rate, _ in going if rate > 0])
         step = max(min(until), 0.0)
         self.now += step
         for work, rate, _ in going:
@@ -181,14 +181,14 @@ class Queue:
             if work.left <= TINY:
                 self._end(work)
 
-    def _awaited(self, work: AtWork) -> Iterator[float]:
-        """Yield the virtual time that a task must pass before the next result can be told, if one waits for it."""
-        if self._arrival:
-            return
+    def _awaited(self, going: list[tuple[AtWork, float]]) -> list[float]:
+        """Return how long those that the next result waits for take until they cannot end before it, if one waits [s]."""
         done = [task.earliest for task in self._agenda if task.done]
-        if done and work.task.earliest < min(done):
-            end, worker = min(done)
-            yield end + (work.task.worker < worker)
+        if self._arrival or not done:
+            return []
+        end, worker = min(done)
+        before = [(work, rate) for work, rate in going if work.task.earliest < (end, worker)]
+        return [work.until(end + (work.task.worker < worker)) / rate for work, rate in before]
 
     def _end(self, work: AtWork) -> None:
         """Note that a task has ended."""
