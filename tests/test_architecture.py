@@ -24,7 +24,15 @@ LAYERS = [
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda", "invocation", "shipped"}
 BESIDE = {"commands", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
-ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "__version__"}  # what analysis may import of the program
+ANALYSED = {
+    "record",
+    "config",
+    "log",
+    "schedule",
+    "agenda",
+    "invocation",
+    "__version__",
+}  # what analysis may import
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py",

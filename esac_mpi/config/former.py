@@ -16,4 +16,6 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         found.setdefault("esac.adoption", "means" if switches["esac.adopt_sac"] else "off")
     if switches.get("esac.offspring_transitions"):
         raise ConfigError(f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place')
+    if "aes_rl.update_cost" in found and "aes_rl.tau" in found:  # a whole table, as runs have it: of 0.1.0, if this is not there
+        found.setdefault("aes_rl.critic_cost", 1.0)
     return found
