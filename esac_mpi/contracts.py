@@ -18,8 +18,12 @@ class Background(Protocol):
     def done(self) -> bool:
         """Whether it has ended."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether a device goes on with it alone: this rank has nothing to do for it now."""
+
     def advance(self) -> None:
-        """Do the next slice, some milliseconds long."""
+        """Do the next slice, some milliseconds long, or less where it waits."""
 
 
 class Memory(Protocol):
@@ -116,7 +120,7 @@ class Learner(Protocol):
 
     def begin(
         self, env: Any, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None
-    ) -> Generator[bool, None, Any]:
+    ) -> Generator[int, None, Any]:
         """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; see learning.Steps.
 
         sums: over observations seen before it, [3, o], by which it standardises its own; None: it takes them as they are.

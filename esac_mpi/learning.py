@@ -5,6 +5,7 @@ one phase, `one_phase` is all three.
 """
 
 import math
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -13,6 +14,7 @@ import numpy as np
 
 from esac_mpi.contracts import Learner, World
 from esac_mpi.counters import Counters
+from esac_mpi.turns import ON_DEVICE
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Phase:
 
 COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
-Steps = Generator[bool, None, Phase]  # a phase as a learner makes it: a part at a time, whether of an update; at last what it did
+Steps = Generator[int, None, Phase]  # a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
 
 
 class Alone(Protocol):
@@ -70,6 +72,7 @@ class Flight:
     """A phase on its way, on the rank that has the learner: a slice at a time beside other work, or the rest of it at once."""
 
     SLICE = 0.002  # least time of a slice [s]
+    PAUSE = 1e-4  # between two looks at a device [s]
 
     def __init__(
         self, steps: Steps, k: int, clock: Callable[[], float], name: str, beat: Callable[[], None] = lambda: None
@@ -78,7 +81,9 @@ class Flight:
         self._steps, self._k, self._clock, self._name, self._beat = steps, k, clock, name, beat
         self._phase: Phase | None = None
         self._error: Exception | None = None
-        self.seconds = 0.0  # spent on it so far
+        self._left = 0.0  # when it was last left to its device
+        self.waits = False  # for its device alone, as far as is known: this rank has nothing to do for it now
+        self.seconds = 0.0  # spent on it so far, by this rank or its device
         self.updating = 0.0  # of these on gradient updates
 
     @property
@@ -87,13 +92,18 @@ class Flight:
         return self._phase is not None or self._error is not None
 
     def advance(self, seconds: float = SLICE) -> None:
-        """Go on for at least `seconds`, or to the end of the phase."""
+        """Go on for at least `seconds`, to the end of the phase, or until it waits for its device."""
         start = now = self._clock()
+        if self.waits:
+            self.seconds += start - self._left
+            self.updating += start - self._left
+            self.waits = False
         try:
-            while now < start + seconds:
+            while now < start + seconds and not self.waits:
                 updating, before = next(self._steps), now
-                now = self._clock()
-                self.updating += (now - before) * bool(updating)
+                now = self._left = self._clock()
+                self.waits = updating == ON_DEVICE
+                self.updating += (now - before) * (bool(updating) and not self.waits)
                 self._beat()
         except StopIteration as end:
             self._phase = end.value
@@ -105,8 +115,10 @@ class Flight:
 
     def finish(self) -> Phase:
         """Run the rest of the phase; return what it did. Raises what the phase raised."""
-        if not self.done:
+        while not self.done:
             self.advance(math.inf)
+            if self.waits:
+                time.sleep(self.PAUSE)
         if self._error is not None:
             raise self._error
         assert self._phase is not None

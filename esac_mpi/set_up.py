@@ -62,7 +62,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     learner = together(world, lambda: make_learner(params, env, initial, world), learner_errors)
     job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), learner)
 
-    device = "none" if learner is None else str(learner.device)
+    device = "none" if learner is None else learner.device_name
     threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(env, world, device, threads, command)
     origin["blocks"] = len(list(blocks(layout.d)))

@@ -7,6 +7,7 @@ from typing import TypeVar
 Part = TypeVar("Part")
 Told = TypeVar("Told")
 Result = TypeVar("Result")
+ON_DEVICE = -1  # what work yields while a device goes on alone with what it was given, and there is nothing to do before its end
 
 
 def run(work: Generator[object, None, Result]) -> Result:

@@ -26,7 +26,7 @@ class Dealt(MPI.Intracomm):
 class Phase:
     """A phase of LIMIT slices."""
 
-    slices = 0
+    slices, waits = 0, False
 
     @property
     def done(self):

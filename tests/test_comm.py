@@ -51,6 +51,32 @@ def test_at_root_gives_rank_0s_result(world):
     assert (row.tolist(), busy.shape) == ([7.0, 8.0], (1,))
 
 
+class Beside:
+    """A background of so many slices, in each of which there is something to do for its rank, or only for its device."""
+
+    def __init__(self, slices, waits):
+        self.left, self.waits = slices, waits
+
+    @property
+    def done(self):
+        return not self.left
+
+    def advance(self):
+        self.left -= 1
+
+
+@pytest.mark.parametrize(("waits", "left"), [(True, [9, 8, 7, 6]), (False, [0, 0, 0, 0])])
+def test_rank_0_takes_members_while_its_background_waits_for_a_device_alone(world, waits, left):
+    """It looks once before each member; a background that needs its core is done before them."""
+    world.size, found = 2, []  # as if another rank evaluated for it
+    background = Beside(10, waits)
+    world.begin_background(1, background, beside=True)
+    world.map(lambda i: found.append(background.left) or np.zeros(1), 4, 1)
+    assert found == left
+    world.at_root(lambda: np.array([background.left]), 1)
+    assert background.done
+
+
 def test_over_blocks_adds_in_block_order(world):
     # in float64, (1e16 + 1) - 1e16 is 0 and (1e16 - 1e16) + 1 is 1: the order shows
     assert world.over_blocks(lambda b: np.array([[1e16, 1.0, -1e16][b]]), 3, 1) == [0.0]

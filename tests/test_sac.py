@@ -9,7 +9,8 @@ from gradients import distance, flat, modules
 from small_sac import fill, learn, learner
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
-from esac_mpi.learners.network import Adam, forward
+from esac_mpi.learners.base import forward
+from esac_mpi.learners.network import Adam
 from esac_mpi.learners.sac import SAC
 from esac_mpi.policy import Layout, Policy
 

@@ -75,7 +75,7 @@ def work(params: Params, state: State, learner: Any, order: Order) -> Generator[
 def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
     """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
     cost, steps = params.config.aes_rl.of_critic, learner.teach([order.mean], order.updates, order.number, order.held)
-    phase = yield from turns.told(steps, lambda _, done: lasts(cost, done), every=4)
+    phase = yield from turns.told(steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4)
     return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 

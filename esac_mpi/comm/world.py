@@ -30,6 +30,7 @@ from esac_mpi.stop import Abandoned, GivenUp, Stop
 from esac_mpi.watchdog import Watchdog
 
 OVERDUE = 1  # tag of the message by which nodes hear that a rank of another one gives up
+REST = 1e-3  # longest sleep between two looks [s]
 POLLS = 50  # tests of an exchange between two slices of the background
 
 
@@ -169,29 +170,32 @@ class World:
         return table, headers[:, BUSY].copy()
 
     def _places(self, count: int) -> Iterator[int]:
-        """Yield places in the node's list of `count` members, as long as any is left; rank 0 has its background done first.
+        """Yield places in the node's list of `count` members, as long as any is left.
 
-        Raises stop.GivenUp when another rank gave up.
+        Rank 0 first has its background done, as far as that takes its core. Raises stop.GivenUp when another rank gave up.
         """
         base, self._counted = self._counted, self._counted + count + self.locals  # each rank asks once too often
-        start = self.clock()
-        self.watchdog.works_on("the phase beside the evaluation")
-        try:
-            self._advance(lambda: self.size > 1 and self._node.count(0) - base < count)
-        finally:
+        while True:
+            start = self.clock()
+            self.watchdog.works_on("the phase beside the evaluation")
+            self._advance(lambda: self.size > 1 and self._node.count(0) - base < count, leave=True)
             self._beside += self.clock() - start
-        while (place := self._node.count(1) - base) < count:
+            if (place := self._node.count(1) - base) >= count:
+                return
             if self._hears():
                 raise GivenUp
             yield place
 
-    def _advance(self, needed: Callable[[], bool]) -> None:
-        """Go on with the background, to its end or while it is needed. Raises stop.GivenUp when another rank gave up."""
+    def _advance(self, needed: Callable[[], bool], leave: bool = False) -> None:
+        """Go on with the background while `needed`, or, to `leave` it to a device, while it needs its rank. Raises stop.GivenUp."""
         while self.background and not self.background.done and needed():
             if self._hears():
                 raise GivenUp
             self.background.advance()
             self.watchdog.beat()
+            if leave and self.background.waits:
+                return
+            time.sleep(REST * self.background.waits)
 
     def _hears(self) -> bool:
         """Return whether a rank gave up, as far as this one can know; the first rank of a node hears it for its node."""
@@ -338,7 +342,8 @@ class World:
                 if any(request.Test() for _ in range(POLLS)):  # an exchange has several rounds: let it pass before the next slice
                     break
                 background.advance()
-                continue
+                if not background.waits:
+                    continue
             time.sleep(pause)
-            pause = min(pause + 5e-6, 1e-3)
+            pause = min(pause + 5e-6, REST)
         self.watchdog.rests()

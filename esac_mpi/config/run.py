@@ -70,10 +70,11 @@ class Learner(Table):
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
     device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Matrix products of the updates: bf16 multiplies in bfloat16 and keeps weights, gradients, Adam, losses and layer
-    normalisation in float32 (Micikevicius et al. 2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019,
-    arXiv:1905.12322). Worth it only where the device has units for it."""
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    """Matrix products of the updates: tf32 rounds what it multiplies to 10 bits (a GPU's alone, refused on a CPU); bf16
+    multiplies in bfloat16. Either keeps weights, gradients, Adam, losses and layer normalisation in float32 (Micikevicius et al.
+    2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019, arXiv:1905.12322). Worth it only where the
+    device has units for it."""
 
 
 @dataclass(frozen=True)

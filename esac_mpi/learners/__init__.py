@@ -67,5 +67,13 @@ def load(name: str) -> ModuleType:
 
 
 def make(name: str, *start: Any, **more: Any) -> Any:
-    """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled."""
-    return getattr(load(name), LEARNERS[name])(Start(*start, **more))
+    """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled, NoDevice."""
+    kind = getattr(load(name), LEARNERS[name])
+    from torch.cuda import OutOfMemoryError
+
+    from esac_mpi.learners import gpu
+
+    try:
+        return kind(Start(*start, **more))
+    except OutOfMemoryError as error:
+        raise gpu.no_room(error) from error

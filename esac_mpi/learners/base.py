@@ -11,8 +11,10 @@ from torch import Tensor
 from esac_mpi import config as configuration
 from esac_mpi import turns
 from esac_mpi.envs import Env
-from esac_mpi.learners import LearnerNotFinite, NoDevice, Start, training
-from esac_mpi.learners.network import Adam, Network, assign, forward
+from esac_mpi.kernels import layer_normalised
+from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
+from esac_mpi.learners.chunks import Chunks
+from esac_mpi.learners.network import Adam, Network, Operations, assign
 from esac_mpi.learners.replay import Held, Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learning import Phase, Steps
@@ -22,11 +24,7 @@ from esac_mpi.policy import Layer, Layout, Normaliser
 def device(options: configuration.Learner) -> torch.device:
     """Return the device that the options name, and give torch its threads. Raises NoDevice."""
     torch.set_num_threads(options.threads)
-    auto = "cuda" if torch.cuda.is_available() else "cpu"
-    found = torch.device(auto if options.device == "auto" else options.device)
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise NoDevice(f"learner.device = {options.device}: torch sees {torch.cuda.device_count()} GPUs here")
-    return found
+    return gpu.choose(options)
 
 
 def check_names(saved: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
@@ -50,8 +48,8 @@ class Following(Protocol):
 class GradientLearner(ABC):
     """What SAC, TD3, DDPG and ERL's learner are: an actor and what judges it, learning from a replay of episodes.
 
-    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, and says how it makes the updates that are
-    due (`_learn`) and, if it plays its own episodes, how it explores (`_explored`).
+    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, calls `ready`, and says how it makes the
+    updates that are due (`_learn`) and, if it plays its own episodes, how it explores (`_explored`).
     """
 
     NAME: str  # in messages
@@ -62,16 +60,34 @@ class GradientLearner(ABC):
     update: Any
     normaliser: Normaliser | None = None  # by which a phase sees observations; its replay has them as they were
     seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
+    chunks: Chunks | None = None  # how a GPU makes updates; None: one by one, as a CPU does
     _held: tuple[dict[str, np.ndarray], Replay | Held] | None = None
 
     def __init__(self, start: Start, options: Any) -> None:
         """Take what all have in common; options: the learner's table."""
         config, (o, *_, a) = start.config, start.layout.sizes
         self.device = device(config.learner)
+        self.device_name = gpu.named(self.device)
         self.seed, self.options, self._activation = config.seed, options, config.policy.activation
         self._actions, self._products = a, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
         self.env_steps = 0  # training steps ever
+
+    def ready(self) -> None:
+        """Take up the way in which the device makes updates. Raises NoDevice where it has no room for what that takes."""
+        if self.device.type == "cuda":
+            what = f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions and what updates draw"
+            gpu.refuse_too_large(Chunks.bytes(self), what)
+            self.chunks = Chunks(self, gpu.Cuda())
+
+    def due(self) -> tuple[Operations, ...]:
+        """Return what the next update is made of."""
+        return self.update.lists
+
+    def kept(self) -> list[Tensor]:
+        """Return what an update changes and a later one starts from."""
+        adams = [tensor for each in self.adam.values() for tensor in (each.values, each.moment1, each.moment2)]
+        return [*adams, *(network.values for network in self.targets.values()), self.update.sums]
 
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:
         """Return a network that judges: critics or values, each drawn for its number."""
@@ -132,7 +148,7 @@ class GradientLearner(ABC):
         """Draw an action in [-1, 1], float32 [a], from the actor's output."""
 
     @abstractmethod
-    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the training steps after `since`, a part at a time; return their number."""
 
     @property
@@ -173,3 +189,13 @@ class GradientLearner(ABC):
         followers = {name: network.values for name, network in self.targets.items()}
         parts = {"losses": self.update.sums, **followers, **{name: each.values for name, each in self.adam.items()}}
         refuse(self.NAME, [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()], self.env_steps)
+
+
+def forward(layers: Sequence[Layer], activation: str, x: np.ndarray) -> np.ndarray:
+    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step."""
+    for weight, bias, gain, shift in layers[:-1]:
+        x = x @ weight + bias[0]
+        if gain is not None:
+            x = layer_normalised(x, gain[0], shift[0])
+        x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
+    return x @ layers[-1].weight + layers[-1].bias[0]

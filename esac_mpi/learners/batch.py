@@ -1,6 +1,7 @@
 """What an update takes from the host: a batch of transitions, noise; in memory that is allocated once on the learner's device."""
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from esac_mpi.policy import CLIP, Normaliser
@@ -26,6 +27,7 @@ class Batch:
     """A batch of transitions: `rows` [batch, width] on the host takes what `Replay.sample` draws, and `move` brings it over.
 
     Both observations of a row are standardised on the device, if `standardise` says so: a replay has them as they were.
+    `tensor` is the rows there.
 
     The rest are views on the device: observation and next_observation [batch, o], action [batch, a], taken (observation, action)
     [batch, o + a], reward and terminated [batch].
@@ -33,9 +35,10 @@ class Batch:
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int) -> None:
         self._upload, at = Upload(like, batch, width(o, a)), columns(o, a)
-        rows = self._upload.tensor
+        self.tensor = rows = self._upload.tensor
         self.rows, self._observations = self._upload.host, (at.observation, at.next_observation)
-        self._standard: Tensor | None = None  # [4, width]: mean, std, least and most of a row
+        self._standard = like.new_empty(4, width(o, a))  # mean, std, least and most of a row
+        self.standardised = False
         self.observation, self.action, self.next_observation = (
             rows[:, part] for part in (at.observation, at.action, at.next_observation)
         )
@@ -43,16 +46,20 @@ class Batch:
 
     def standardise(self, normaliser: Normaliser | None) -> None:
         """Let both observations be standardised from the next `move` on; None: let them be plain."""
-        self._standard = None
+        self.standardised = normaliser is not None
         if normaliser is not None:
             standard = np.repeat(np.array([[0], [1], [-np.inf], [np.inf]], np.float32), self.rows.shape[1], axis=1)
             for part in self._observations:
                 standard[:, part] = normaliser.mean, normaliser.std, *np.full((2, normaliser.mean.size), [[-CLIP], [CLIP]])
-            self._standard = self._upload.tensor.new_tensor(standard)
+            self._standard.copy_(torch.from_numpy(standard))
 
     def move(self) -> None:
         """Bring the rows over."""
         self._upload.move()
-        if self._standard is not None:
+        self.arrived()
+
+    def arrived(self) -> None:
+        """Standardise the rows that have come, if so."""
+        if self.standardised:
             mean, std, low, high = self._standard
-            self._upload.tensor.sub_(mean).div_(std).clamp_(low, high)
+            self.tensor.sub_(mean).div_(std).clamp_(low, high)

@@ -42,13 +42,14 @@ class CEM(GradientLearner):
         self._follow = Operations()
         self._follow.note(target.values.lerp_, self.critic.values, options.tau)
         self._follow.note(target.refresh)
+        self.ready()
         self.taught: list[np.ndarray] = []  # the first critic, float32 [d], as it was after each actor of the last phase
 
     def teach(self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None) -> Steps:
         """Make `updates` updates for each of the actors [d] in turn, in generation k; none before there is a batch.
 
-        added: with the replay as it was when so many transitions had been added; None = now. Yields after each update. Raises
-        LearnerNotFinite.
+        added: with the replay as it was when so many transitions had been added; None = now. Yields after each update, or how
+        many began; see learning.Steps. Raises LearnerNotFinite.
         """
         self.taught, made, random = [], 0, training.streams(self.seed, k)
         self.update.start()
@@ -56,7 +57,9 @@ class CEM(GradientLearner):
         for theta in actors:
             assign(self.actor.values, theta)
             self.actor.refresh()
-            for _ in range(updates):
+            if self.chunks:
+                yield from self.chunks.make(updates, random, added, self.options.replay_capacity)
+            for _ in range(0 if self.chunks else updates):
                 self._teach_once(random, added)
                 yield True
             made += updates
@@ -82,11 +85,15 @@ class CEM(GradientLearner):
         self.update.learn_critic()
         self._follow.run()
 
+    def due(self) -> tuple[Operations, ...]:
+        """Return what the next update is made of: the critics' part, and their targets' way after them."""
+        return self.update.lists[0], self._follow
+
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Return tanh of the actor's output, float32 [a]: individuals play without noise."""
         return np.tanh(output)
 
-    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make no update but in `teach`."""
         yield False
         return 0

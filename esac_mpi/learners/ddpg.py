@@ -37,12 +37,13 @@ class DDPG(GradientLearner):
         parts = deterministic.parts(self, start, (CRITIC,), self.options.lr_actor, self.options.lr_critic)
         self.actor, self.critic, self.adam, self.targets = parts.actor, parts.critic, parts.adam, parts.targets
         self.update = Update(parts, self.options)
+        self.ready()
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: tanh of the actor's output, with Gaussian noise."""
         return deterministic.explored(output, self.options.exploration_noise, random)
 
-    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
         return deterministic.learn(self, since, random)
 
@@ -63,7 +64,7 @@ class Update(deterministic.Update):
         self._note_actor(self._actor)
 
     def _note_critic(self, do: Operations) -> None:
-        parts, options, batch = self.parts, self.options, self._transitions
+        parts, options, batch = self.parts, self.options, self.transitions
         o = batch.observation.shape[1]
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
         do.note(torch.tanh, mean, out=self._action)
@@ -80,12 +81,12 @@ class Update(deterministic.Update):
         do.note(error.mul_, 2 / self.batch)
         self._critic_pass.backward(do, parts.critic, batch.taken, error)
         do.note(parts.critic.gradient.add_, parts.critic.values, alpha=options.critic_weight_decay)
-        do.note(parts.adam["critic"].step)
+        do.step(parts.adam["critic"])
         do.note(parts.critic.refresh)
         do.note(self.sums[0].add_, self.batch_sums[0])
 
     def _note_actor(self, do: Operations) -> None:
-        parts, options, batch = self.parts, self.options, self._transitions
+        parts, options, batch = self.parts, self.options, self.transitions
         o, a = batch.observation.shape[1], self._action.shape[1]
         mean = self._actor_pass.forward(do, parts.actor, batch.observation)
         do.note(torch.tanh, mean, out=self._action)
@@ -102,7 +103,7 @@ class Update(deterministic.Update):
         do.note(by_mean.copy_, by_action.mT)
         do.note(TANH_BACKWARD, by_mean, self._action, grad_input=by_mean)
         self._actor_pass.backward(do, parts.actor, batch.observation, by_mean)
-        do.note(parts.adam["actor"].step)
+        do.step(parts.adam["actor"])
         do.note(parts.actor.refresh)
         for target, network in ((parts.target_actor, parts.actor), (parts.target_critic, parts.critic)):
             do.note(target.values.lerp_, network.values, options.tau)

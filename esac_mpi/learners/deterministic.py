@@ -13,7 +13,7 @@ import torch
 
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.batch import Batch
+from esac_mpi.learners.batch import Batch, Upload
 from esac_mpi.learners.network import Adam, Network, Operations, Pass
 from esac_mpi.learners.training import Streams
 from esac_mpi.policy import Normaliser
@@ -62,9 +62,12 @@ def due(learner: GradientLearner, since: int) -> int:
     return training.due(options.updates_per_step, max(since, first), max(learner.env_steps, first))
 
 
-def learn(learner: GradientLearner, since: int, random: Streams) -> Generator[bool, None, int]:
+def learn(learner: GradientLearner, since: int, random: Streams) -> Generator[int, None, int]:
     """Make the updates that are due for the training steps after `since`, without noise or delay; return their number."""
     updates = due(learner, since)
+    if learner.chunks:
+        yield from learner.chunks.make(updates, random)
+        return updates
     for _ in range(updates):
         learner.replay.sample(random.sampling, learner.update.rows)
         learner.update.learn_critic()
@@ -81,27 +84,30 @@ class Update:
     noted in `_critic` and in `_actor`.
     """
 
+    drawn: Upload | None = None  # noise, where it takes any
+
     def __init__(self, parts: Parts, options: Any) -> None:
         """options: the learner's table."""
         self.parts, self.options = parts, options
         (o, *_, a), like, batch = parts.actor.layout.sizes, parts.actor.values, options.batch_size
-        self.batch, self._transitions = batch, Batch(like, batch, o, a)
-        self.rows = self._transitions.rows
+        self.batch, self.transitions = batch, Batch(like, batch, o, a)
+        self.rows = self.transitions.rows
         self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critics, Q of the actor's own actions
         self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
         self._action, self._actor_pass = like.new_empty(batch, a), Pass(parts.actor, batch)
-        self._critic, self._actor = Operations(), Operations()
+        self.networks = parts.actor, parts.critic, parts.target_actor, parts.target_critic
+        self.lists = self._critic, self._actor = Operations(), Operations()
 
     def start(self, normaliser: Normaliser | None = None) -> None:
         """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
         self.sums.zero_()
-        self._transitions.standardise(normaliser)
-        for network in (self.parts.actor, self.parts.critic, self.parts.target_actor, self.parts.target_critic):
+        self.transitions.standardise(normaliser)
+        for network in self.networks:
             network.refresh()
 
     def learn_critic(self) -> None:
         """Take the batch and make the first part of an update."""
-        self._transitions.move()
+        self.transitions.move()
         self._critic.run()
 
     def learn_actor(self) -> None:

@@ -45,12 +45,13 @@ class ERL(GradientLearner):
         }
         parts = Parts(self.actor, self.critic, target_actor, target_critic, self.adam)
         self.targets, self.update = parts.targets, Update(parts, options)
+        self.ready()
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Return tanh of the actor's output, float32 [a]: noise is the algorithm's own."""
         return np.tanh(output)
 
-    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
         return deterministic.learn(self, since, random)
 
@@ -69,7 +70,7 @@ class Update(deterministic.Update):
         self._note_actor(self._actor)
 
     def _note_critic(self, do: Operations) -> None:
-        parts, batch = self.parts, self._transitions
+        parts, batch = self.parts, self.transitions
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
         do.note(torch.tanh, mean, out=self._action)
         q = self._critic_pass.forward(do, parts.target_critic, (batch.next_observation, self._action))[:, 0]
@@ -87,7 +88,7 @@ class Update(deterministic.Update):
         do.note(self.sums[0].add_, self.batch_sums[0])
 
     def _note_actor(self, do: Operations) -> None:
-        parts, batch = self.parts, self._transitions
+        parts, batch = self.parts, self.transitions
         mean = self._actor_pass.forward(do, parts.actor, batch.observation)
         do.note(torch.tanh, mean, out=self._action)
         q = self._critic_pass.forward(do, parts.critic, (batch.observation, self._action))
@@ -106,7 +107,7 @@ class Update(deterministic.Update):
     def _note_step(self, do: Operations, name: str) -> None:
         """Note a step of the actor or the critic against its gradient, which is cut to a norm of gradient_clip."""
         note_clip(do, getattr(self.parts, name).gradient, self.options.gradient_clip)
-        do.note(self.parts.adam[name].step)
+        do.step(self.parts.adam[name])
         do.note(getattr(self.parts, name).refresh)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from esac_mpi.kernels import LAYER_NORM_EPSILON, layer_normalised
+from esac_mpi.kernels import LAYER_NORM_EPSILON
 from esac_mpi.policy import Layer, Layout
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
@@ -40,11 +40,20 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {  # in 
 
 
 class Operations(list[Callable[[], Any]]):
-    """Operations on fixed tensors: noted once, made at every `run`."""
+    """Operations on fixed tensors: noted once, made at every `run` or captured (chunks.py). `adams`: who takes a step in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adams: list[Adam] = []
 
     def note(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> None:
         """Append operation(*arguments, **options)."""
         self.append(partial(operation, *arguments, **options))
+
+    def step(self, adam: "Adam") -> None:
+        """Append a step of an Adam."""
+        self.adams.append(adam)
+        self.note(adam.step)
 
     @torch.inference_mode()
     def run(self) -> None:
@@ -280,7 +289,11 @@ class Pass:
 
 
 class Adam:
-    """Adam on one flat tensor (Kingma and Ba 2015, Algorithm 1, in the order of its section 2)."""
+    """Adam on one flat tensor (Kingma and Ba 2015, Algorithm 1, in the order of its section 2).
+
+    `step` counts its steps. But a captured one has no number of the host's: after `take_rates`, what `rates` counts and returns
+    has to be where it says before each step.
+    """
 
     def __init__(self, values: Tensor, gradient: Tensor, learning_rate: float) -> None:
         self.values, self.gradient, self.learning_rate = values, gradient, learning_rate
@@ -288,18 +301,33 @@ class Adam:
         self.moment2 = torch.zeros_like(values)
         self._scratch = torch.zeros_like(values)
         self.steps = 0
+        self._given: Tensor | None = None
+        self._scaled = self._scratch
+
+    def rates(self) -> tuple[float, float]:
+        """Count a step; return minus its rate, and what keeps its divisor from 0."""
+        self.steps += 1
+        correction = math.sqrt(1 - BETA2**self.steps)
+        return -(self.learning_rate * correction / (1 - BETA1**self.steps)), EPSILON * correction
+
+    def take_rates(self, given: Tensor | None) -> None:
+        """Take what `rates` returns from a tensor [2] in every step; None: from the host again."""
+        self._given = given
+        self._scaled = self._scratch if given is None else torch.empty_like(self.values)
 
     def step(self) -> None:
         """Take a step against `gradient`."""
-        self.steps += 1
         scratch = self._scratch
         self.moment1.lerp_(self.gradient, 1 - BETA1)
         torch.mul(self.gradient, self.gradient, out=scratch)
         self.moment2.lerp_(scratch, 1 - BETA2)
-        correction = math.sqrt(1 - BETA2**self.steps)
-        rate = self.learning_rate * correction / (1 - BETA1**self.steps)
-        torch.sqrt(self.moment2, out=scratch).add_(EPSILON * correction)
-        self.values.addcdiv_(self.moment1, scratch, value=-rate)
+        torch.sqrt(self.moment2, out=scratch)
+        if self._given is None:
+            rate, small = self.rates()
+            self.values.addcdiv_(self.moment1, scratch.add_(small), value=rate)
+        else:  # the same bits by one operation more
+            torch.mul(self.moment1, self._given[0], out=self._scaled)
+            self.values.addcdiv_(self._scaled, scratch.add_(self._given[1]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of the values and of what Adam remembers."""
@@ -318,13 +346,3 @@ def assign(tensor: Tensor, array: np.ndarray) -> None:
     if tuple(tensor.shape) != array.shape:
         raise ValueError(f"learner parameters must be float32 {list(tensor.shape)}, got {array.dtype} {list(array.shape)}")
     tensor.copy_(torch.from_numpy(array))
-
-
-def forward(layers: Sequence[Layer], activation: str, x: np.ndarray) -> np.ndarray:
-    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step."""
-    for weight, bias, gain, shift in layers[:-1]:
-        x = x @ weight + bias[0]
-        if gain is not None:
-            x = layer_normalised(x, gain[0], shift[0])
-        x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
-    return x @ layers[-1].weight + layers[-1].bias[0]

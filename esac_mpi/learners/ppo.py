@@ -33,7 +33,7 @@ from stable_baselines3.common.utils import set_random_seed
 from esac_mpi import log, turns
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
-from esac_mpi.learners import LearnerNotFinite, Start, base, training
+from esac_mpi.learners import LearnerNotFinite, Start, base, gpu, training
 from esac_mpi.learners.network import assign
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, integer
@@ -81,6 +81,7 @@ class PPO:
         """Draw the weights; the initial actor and the reserve, which other learners take, say nothing here."""
         config, layout, discrete = start.config, start.layout, start.discrete
         self.device = base.device(config.learner)
+        self.device_name = gpu.named(self.device)
         self.seed, self.options = config.seed, config.ppo
         self.env_steps = 0  # training steps ever
         self._argmax = discrete and config.ppo.action == "gaussian_argmax"

@@ -25,6 +25,7 @@ class Replay:
         self._first = 0  # the oldest transition ever put into this ring
         self._held: int | None = None
         self._apart = False  # whether these are other rows than the ranks'
+        self.rewritten = 0  # how often rows came in another way than by being added
         self.columns = columns(observation_size, action_size)
         numbers = width(observation_size, action_size)
         # a transition is one row: one cache miss when sampled
@@ -32,6 +33,11 @@ class Replay:
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
+
+    @property
+    def ring(self) -> np.ndarray:
+        """The rows, float32 [capacity + reserve, width]."""
+        return self._rows
 
     @property
     def width(self) -> int:
@@ -75,19 +81,27 @@ class Replay:
         So they are kept for a larger budget.
         """
         self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
+        self.rewritten += 1
 
-    def sample(
-        self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None
+    def places(
+        self, random: np.random.Generator, shape: int | tuple[int, ...], added: int | None = None, newest: int | None = None
     ) -> np.ndarray:
-        """Draw transitions uniformly, with replacement, into `out`, float32 [batch, width], by `columns`; return it.
+        """Draw transitions uniformly, with replacement; return where they lie in `ring`, int64 [shape].
 
         added: as they were when so many had been added; None = now. newest: of so many alone; None = all that are kept.
         """
         added, newest = self.added if added is None else added, self.capacity if newest is None else newest
-        where = random.integers(min(added, newest), size=len(out))
+        where = random.integers(min(added, newest), size=shape)
         if added > newest:
             where += added - newest
             where %= len(self._rows)
+        return where
+
+    def sample(
+        self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None
+    ) -> np.ndarray:
+        """Draw transitions, as `places` does, into `out`, float32 [batch, width], by `columns`; return it."""
+        where = self.places(random, len(out), added, newest)
         return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
@@ -112,6 +126,7 @@ class Replay:
             write_ring(self._rows[:, column], rows[name], stop)
         self._first = self._first if start == self.added else start
         self.added = stop
+        self.rewritten += 1
 
     def hold(self) -> "Held":
         """Return the replay as it is now; it stays so until `release`."""

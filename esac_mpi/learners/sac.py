@@ -17,6 +17,7 @@ from collections.abc import Generator, Mapping
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
@@ -57,6 +58,7 @@ class SAC(GradientLearner):
             self.temperature = log_temperature.exp()  # the same bits as after a restart
         parts = Parts(self.actor, self.critic, self.value, self.target, self.temperature, self.adam)
         self.update = Update(parts, config.sac)
+        self.ready()
 
     @property
     def theta(self) -> np.ndarray:
@@ -70,12 +72,15 @@ class SAC(GradientLearner):
         noise = random.standard_normal(self._actions, dtype=np.float32)
         return np.tanh(mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise)
 
-    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the training steps after `since`; return their number."""
         update = self.update
         if len(self.replay) < self.options.batch_size:
             return 0
         updates = training.due(self.options.updates_per_step, since, self.env_steps)
+        if self.chunks:
+            yield from self.chunks.make(updates, random)
+            return updates
         for _ in range(updates):
             self.replay.sample(random.sampling, update.rows)
             random.update.standard_normal(dtype=np.float32, out=update.noise)
@@ -90,6 +95,10 @@ class SAC(GradientLearner):
         super().load(saved)
         if "log_temperature" in self.adam:
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
+
+    def kept(self) -> list[Tensor]:
+        """Return what an update changes and a later one starts from: the temperature, too."""
+        return [*super().kept(), self.temperature]
 
     def _adam(self, network: Network) -> Adam:
         return Adam(network.values, network.gradient, self.options.lr_sac)

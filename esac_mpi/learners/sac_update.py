@@ -51,13 +51,13 @@ class Update:
         o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1] // 2, options.batch_size
         self.batch, self.actions = batch, a
         like = parts.actor.values
-        self._transitions, self._drawn = Batch(like, batch, o, a), Upload(like, 2, batch, a)
-        self.rows, self.noise, self._noise = self._transitions.rows, self._drawn.host, self._drawn.tensor
+        self.transitions, self.drawn = Batch(like, batch, o, a), Upload(like, 2, batch, a)
+        self.rows, self.noise, self._noise = self.transitions.rows, self.drawn.host, self.drawn.tensor
         self.sums = torch.zeros(len(STATISTICS), dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
         self.batch_sums = like.new_zeros(len(STATISTICS))  # over the batch, before the factors of `means`
 
-        observation, next_observation = self._transitions.observation, self._transitions.next_observation
-        self._taken = self._transitions.taken.expand(2, batch, o + a)
+        observation, next_observation = self.transitions.observation, self.transitions.next_observation
+        self._taken = self.transitions.taken.expand(2, batch, o + a)
         pairs = like.new_empty(2, batch, o + a)  # (observation, action)
         self._sources = [(pairs[0, :, :o], observation if parts.value else next_observation), (pairs[1, :, :o], observation)]
         self._pairs = [pair.expand(2, batch, o + a) for pair in pairs]
@@ -72,22 +72,22 @@ class Update:
         self._deviation, self._log_prob = like.new_empty(2, batch, a), like.new_empty(2, batch)
         self._one = like.new_tensor(1.0)
         self._log = dict(zip(STATISTICS, self.batch_sums, strict=True))
-        self._critics, self._actor = Operations(), Operations()
+        self.networks = [n for n in (parts.actor, parts.critic, parts.value, parts.target) if n]
+        self.lists = self._critics, self._actor = Operations(), Operations()
         self._note_critics(self._critics)
         self._note_actor(self._actor)
 
     def start(self, normaliser: Normaliser | None = None) -> None:
         """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
         self.sums.zero_()
-        self._transitions.standardise(normaliser)
-        for network in (self.parts.actor, self.parts.critic, self.parts.value, self.parts.target):
-            if network:
-                network.refresh()
+        self.transitions.standardise(normaliser)
+        for network in self.networks:
+            network.refresh()
 
     def learn_critics(self) -> None:
         """Take the batch and make the first part of an update: the value network, if there is one, and the critics."""
-        self._transitions.move()
-        self._drawn.move()
+        self.transitions.move()
+        self.drawn.move()
         self._critics.run()
 
     def learn_actor(self) -> None:
@@ -111,7 +111,7 @@ class Update:
             do.note(observation.copy_, source)
         self._note_actions(do)
         q = self._critic_pass.forward(do, parts.critic if parts.value else parts.target, self._pairs[0])[..., 0]
-        batch = self._transitions
+        batch = self.transitions
         value, backup = torch.empty_like(batch.reward), torch.empty_like(batch.reward)
         do.note(torch.minimum, q[0], q[1], out=value)
         do.note(value.addcmul_, parts.temperature, self._log_prob[0], value=-1)  # 2018b, Eq. 3
@@ -125,7 +125,7 @@ class Update:
     def _note_actor(self, do: Operations) -> None:
         parts, log = self.parts, self._log
         q = self._critic_pass.forward(do, parts.critic, self._pairs[1])[..., 0]
-        lesser, difference = torch.empty_like(self._log_prob), torch.empty_like(self._transitions.reward)
+        lesser, difference = torch.empty_like(self._log_prob), torch.empty_like(self.transitions.reward)
         do.note(torch.sub, q[1], q[0], out=difference)
         do.note(torch.heaviside, difference, self._one / 2, out=lesser[0])
         do.note(torch.sub, self._one, lesser[0], out=lesser[1])
@@ -196,7 +196,7 @@ class Update:
         self._note_step(do, name)
 
     def _note_step(self, do: Operations, name: str) -> None:
-        do.note(self.parts.adam[name].step)
+        do.step(self.parts.adam[name])
         do.note(getattr(self.parts, name).refresh)
 
     def _note_temperature(self, do: Operations) -> None:
@@ -204,5 +204,5 @@ class Update:
         adam, temperature = self.parts.adam["log_temperature"], self.parts.temperature
         do.note(torch.mul, temperature, self.actions, out=adam.gradient)
         do.note(adam.gradient.sub_, self._log["actor_loss"], alpha=1 / self.batch)
-        do.note(adam.step)
+        do.step(adam)
         do.note(torch.exp, adam.values, out=temperature)

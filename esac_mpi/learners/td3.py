@@ -37,14 +37,23 @@ class TD3(GradientLearner):
         parts = deterministic.parts(self, start, (CRITIC1, CRITIC2), self.options.lr_td3, self.options.lr_td3)
         self.actor, self.critic, self.adam, self.targets = parts.actor, parts.critic, parts.adam, parts.targets
         self.update = Update(parts, self.options)
+        self.ready()
+
+    def due(self) -> tuple[Operations, ...]:
+        """Return what the next update is made of: the actor's part once in policy_delay of them."""
+        made = self.adam["critic"].steps + 1
+        return self.update.lists if made % self.options.policy_delay == 0 else self.update.lists[:1]
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: tanh of the actor's output, with Gaussian noise."""
         return deterministic.explored(output, self.options.exploration_noise, random)
 
-    def _learn(self, since: int, random: Streams) -> Generator[bool, None, int]:
+    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the training steps after `since` and start_steps; return their number."""
         updates = deterministic.due(self, since)
+        if self.chunks:
+            yield from self.chunks.make(updates, random)
+            return updates
         for _ in range(updates):
             self.replay.sample(random.sampling, self.update.rows)
             random.update.standard_normal(dtype=np.float32, out=self.update.noise)
@@ -67,8 +76,8 @@ class Update(deterministic.Update):
     def __init__(self, parts: Parts, options: configuration.TD3) -> None:
         super().__init__(parts, options)
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
-        self._noise = Upload(like, self.batch, a)
-        self.noise = self._noise.host
+        self.drawn = Upload(like, self.batch, a)
+        self.noise = self.drawn.host
         self._own, self._following = like.new_empty(2, self.batch, o + a)  # observation, or the next one, and the actor's action
         self._first = parts.critic.member(0)
         self._critic_pass, self._first_pass = Pass(parts.critic, self.batch), Pass(self._first, self.batch)
@@ -77,7 +86,7 @@ class Update(deterministic.Update):
 
     def learn_critic(self) -> None:
         """Take the batch and the noise, and make the first part of an update."""
-        self._noise.move()
+        self.drawn.move()
         super().learn_critic()
 
     def means(self, updates: int) -> dict[str, float]:
@@ -93,12 +102,12 @@ class Update(deterministic.Update):
         return means
 
     def _note_critic(self, do: Operations) -> None:
-        parts, options, batch = self.parts, self.options, self._transitions
+        parts, options, batch = self.parts, self.options, self.transitions
         o = batch.observation.shape[1]
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
         do.note(torch.tanh, mean, out=self._action)
         smoothing = torch.empty_like(self._action)
-        do.note(torch.mul, self._noise.tensor, options.policy_noise, out=smoothing)
+        do.note(torch.mul, self.drawn.tensor, options.policy_noise, out=smoothing)
         do.note(smoothing.clamp_, -options.noise_clip, options.noise_clip)
         do.note(self._action.add_, smoothing)
         do.note(self._action.clamp_, -1, 1)
@@ -116,12 +125,12 @@ class Update(deterministic.Update):
         do.note(torch.dot, error.view(-1), error.view(-1), out=self.batch_sums[0])
         do.note(error.mul_, 2 / self.batch)
         self._critic_pass.backward(do, parts.critic, taken, error)
-        do.note(parts.adam["critic"].step)
+        do.step(parts.adam["critic"])
         do.note(parts.critic.refresh)
         do.note(self.sums[0].add_, self.batch_sums[0])
 
     def _note_actor(self, do: Operations) -> None:
-        parts, options, batch = self.parts, self.options, self._transitions
+        parts, options, batch = self.parts, self.options, self.transitions
         o, a = batch.observation.shape[1], self._action.shape[1]
         mean = self._actor_pass.forward(do, parts.actor, batch.observation)
         do.note(torch.tanh, mean, out=self._action)
@@ -138,7 +147,7 @@ class Update(deterministic.Update):
         do.note(by_mean.copy_, by_action.mT)
         do.note(TANH_BACKWARD, by_mean, self._action, grad_input=by_mean)
         self._actor_pass.backward(do, parts.actor, batch.observation, by_mean)
-        do.note(parts.adam["actor"].step)
+        do.step(parts.adam["actor"])
         do.note(parts.actor.refresh)
         for target, network in ((parts.target_actor, parts.actor), (parts.target_critic, parts.critic)):
             do.note(target.values.lerp_, network.values, options.tau)

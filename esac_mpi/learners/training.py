@@ -38,7 +38,7 @@ class Learner(Protocol):
 
 
 Act = Callable[[list[Layer], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
-Learn = Callable[[int, Streams], Generator[bool, None, int]]  # updates due for the training steps after the given one
+Learn = Callable[[int, Streams], Generator[int, None, int]]  # updates due for the training steps after the given one
 
 
 def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool) -> Steps:

@@ -1,0 +1,149 @@
+"""A GPU as learners use it: whether it is there and free, streams, events and captured graphs.
+
+Never run on a device so far: tools/gpu_check.py runs all of it on the first machine that has one.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from esac_mpi import config
+from esac_mpi.learners import NoDevice
+
+Work = Callable[[], object]  # operations on a device's tensors
+WORKSPACE = 2**28  # what libraries and graphs take for themselves, generously [bytes]
+REMEDY = "ask the scheduler for one of your own, or use cpu"
+
+
+class Gpu(Protocol):
+    """What chunks.py asks of a device, beside the operations themselves; tests have one that is none."""
+
+    def host(self, like: Tensor) -> Tensor:
+        """Return memory of the host for what will be brought to a tensor."""
+
+    def bring(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Copy (to, from the host), beside what runs; what is launched later waits for it."""
+
+    def launch(self, work: Work) -> None:
+        """Begin work after all that was launched before; do not wait for it."""
+
+    def mark(self) -> Callable[[], bool]:
+        """Return by what to ask whether all that was launched so far has ended."""
+
+    def warm_up(self, work: Work) -> None:
+        """Do work as it is done before a capture: libraries get their handles, kernels are loaded."""
+
+    def capture(self, work: Work) -> Work:
+        """Record work without doing it; return what does it, on the same memory."""
+
+
+class Cuda:
+    """The current CUDA device. Work is launched on the current stream, so that whatever reads a tensor waits for it."""
+
+    def __init__(self) -> None:
+        self._copies = torch.cuda.Stream()
+
+    def host(self, like: Tensor) -> Tensor:
+        """Return pinned memory: a copy from it needs no core."""
+        return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+
+    def bring(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Copy on a stream of its own, which later work waits for."""
+        with torch.cuda.stream(self._copies):
+            for to, source in pairs:
+                to.copy_(source, non_blocking=True)
+        torch.cuda.current_stream().wait_stream(self._copies)
+
+    def launch(self, work: Work) -> None:
+        """Begin work on the current stream."""
+        work()
+
+    def mark(self) -> Callable[[], bool]:
+        """Record an event."""
+        event = torch.cuda.Event()
+        event.record()
+        return event.query
+
+    def warm_up(self, work: Work) -> None:
+        """Do work three times on another stream, as a capture's own is (CUDA graphs in torch's notes on CUDA)."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                work()
+        torch.cuda.current_stream().wait_stream(side)
+
+    def capture(self, work: Work) -> Work:
+        """Record a graph."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph.replay
+
+
+def choose(options: config.Learner) -> torch.device:
+    """Return the device that the options name. A GPU gets its context and what makes its bits repeat. Raises NoDevice."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first handle: equal products, equal bits
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    found = torch.device(auto if options.device == "auto" else options.device)
+    if found.type == "cuda":
+        return _taken(found, options)
+    if options.precision == "tf32":
+        raise NoDevice("learner.precision = tf32: a CPU has no such products; take fp32, or a GPU")
+    return found
+
+
+def _taken(found: torch.device, options: config.Learner) -> torch.device:
+    """Return the GPU with its number, as the current device of this process."""
+    number, count = found.index or 0, torch.cuda.device_count()
+    seen = f"learner.device = {options.device}: torch sees {count} GPU(s) on rank 0's host"
+    try:
+        torch.cuda.init()
+        if number < count:
+            torch.cuda.set_device(number)
+            torch.cuda.synchronize()  # makes the context, which is refused where another process has the device to itself
+    except (RuntimeError, AssertionError) as error:
+        raise NoDevice(f"{seen}: {sentence(error)}; {REMEDY}") from error
+    if number >= count:
+        raise NoDevice(f"{seen}; {REMEDY}")
+    torch.use_deterministic_algorithms(True)
+    setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
+    torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
+    return torch.device("cuda", number)
+
+
+def refuse_too_large(need: int, what: str) -> None:
+    """Raise NoDevice if the current device has less than `need` free [bytes] for `what`."""
+    free, total = torch.cuda.mem_get_info()
+    if (need := need + WORKSPACE) > free:
+        raise NoDevice(
+            f"{torch.cuda.get_device_name()}: {what} need {need:,} bytes of its memory, and {free:,} of {total:,} are free: "
+            "lower replay_capacity or batch_size in a new run, or take a GPU that no other process fills"
+        )
+
+
+def no_room(error: Exception) -> NoDevice:
+    """Return what to raise where torch ran out of a device's memory while it made networks and buffers."""
+    told = sentence(error, 2)  # the second one has the bytes
+    return NoDevice(f"no room on the GPU for networks and buffers: {told}: lower policy.hidden or the batch size")
+
+
+def named(device: torch.device) -> str:
+    """Return a device's name for the run file: bits are promised on one model."""
+    return str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
+
+
+def driver(path: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """Return the version of NVIDIA's driver, empty where it is not told."""
+    found = re.search(r"\d+\.\d+(\.\d+)?", path.read_text().partition("\n")[0]) if path.exists() else None
+    return found[0] if found else ""
+
+
+def sentence(error: Exception, count: int = 1) -> str:
+    """Return the first sentence of what a library said, or as many of its first line."""
+    return ". ".join(str(error).strip().partition("\n")[0].split(". ")[:count]).rstrip(".")

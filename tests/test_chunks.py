@@ -1,0 +1,208 @@
+"""Updates as a GPU makes them, on one that is none: the bits of one by one, what is captured when, what is waited for."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import test_cem_learner as cem
+import torch
+from fake_gpu import FakeGpu
+from gradients import Line, same
+from small_learners import learner as rival
+from small_sac import learner as sac
+
+from esac_mpi import turns
+from esac_mpi.algorithms import aes_work
+from esac_mpi.learners import chunks, training
+from esac_mpi.learners.chunks import Chunks
+from esac_mpi.learners.mirror import Mirror
+from esac_mpi.learners.replay import Replay
+from esac_mpi.learning import Flight
+
+FORMS = {
+    "sac": lambda: sac(sac__value_network=True, sac__automatic_temperature=True),
+    "interleaved": lambda: sac(sac__interleaved=True, sac__updates_per_step=2.0),
+    "bf16": lambda: sac(learner__precision="bf16", policy__layer_norm=True),
+    "small replay": lambda: sac(sac__replay_capacity=41),
+    "td3": lambda: rival("td3", policy_delay=3),
+    "ddpg": lambda: rival("ddpg", critic_weight_decay=0.01),
+    "erl": lambda: rival("erl", critic_hidden=(8, 8), replay_capacity=300),
+}
+SUMS = np.array([[9.0], [1.0], [4.0]])  # over nine observations
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Let a phase have many chunks, of which the last one is not whole."""
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+
+
+def captured(learner, **how):
+    learner.chunks = Chunks(learner, FakeGpu(**how))
+    return learner
+
+
+def graphs(learner) -> int:
+    return len(learner.chunks._gpu.graphs)
+
+
+def phase(learner, k, sums=None):
+    """Let a learner play and learn, or take over what others played where it plays no episodes of its own."""
+    if learner.NAME != "ERL":
+        return learner.phase(Line(), k, 2, 61, sums=sums)
+    rows = np.random.default_rng(k).uniform(-1, 1, (61, learner.replay.width)).astype(np.float32)
+    return turns.run(learner.take([(rows, 0.0, 61)], k, sums))
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_captured_updates_have_the_bits_of_those_made_one_by_one(form, early):
+    """In three phases, the second of which standardises; copies come at once or as late as they may."""
+    plain, fast = FORMS[form](), captured(FORMS[form](), early=early)
+    for k, sums in enumerate((None, SUMS, None)):
+        phases = [phase(learner, k, sums) for learner in (plain, fast)]
+        assert phases[0].gradient_updates > 20
+        assert phases[0].vector().tobytes() == phases[1].vector().tobytes()
+        assert same(plain.arrays(), fast.arrays())
+        assert np.array_equal(plain.theta, fast.theta)
+
+
+def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
+    rows = cem.transitions(90)
+    plain, fast = (cem.learner(cem.settings(tau=0.1, replay_capacity=50), rows, 120) for _ in range(2))
+    captured(fast)
+    actors = [cem.perturbed(plain.actor.layout, number) for number in (1, 2)]
+    for k in (1, 2):
+        means = [turns.run(made.teach(actors, 10, k, 110)) for made in (plain, fast)]
+        assert means[0].vector().tobytes() == means[1].vector().tobytes()
+        assert same(plain.arrays(), fast.arrays())
+        assert np.array_equal(plain.taught, fast.taught)
+    assert graphs(fast) == 1
+
+
+def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
+    """A phase one by one, one captured by another learner that took it over, one by one again: as never captured."""
+    straight, first, second = sac(), sac(), captured(sac())
+    for k in range(3):
+        phase(straight, k)
+    phase(first, 0)
+    phase(second, 7)  # what it did before leaves no trace, nor do its rows on the device
+    second.replay.restore(0, first.replay.rows(0, first.replay.added))
+    second.load(first.arrays())
+    phase(second, 1)
+    third = sac()
+    third.replay.restore(0, second.replay.rows(0, second.replay.added))
+    third.load(second.arrays())
+    phase(third, 2)
+    assert same(straight.arrays(), third.arrays())
+
+
+@pytest.mark.parametrize(("form", "kinds"), [("sac", 1), ("ddpg", 1), ("td3", 2)])
+def test_a_graph_is_captured_once_for_each_sequence_and_for_standardised_rows(form, kinds):
+    """The numbers by which rows are standardised lie where they lay: others need no other graph."""
+    learner = captured(FORMS[form]())
+    for k, (sums, expected) in enumerate([(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]):
+        phase(learner, k, sums)
+        assert graphs(learner) == expected * kinds
+
+
+def test_a_ring_of_another_size_is_captured_anew():
+    plain, fast = sac(), captured(sac())
+    for learner in (plain, fast):
+        phase(learner, 0)
+        kept = learner.replay.rows(0, learner.replay.added)
+        learner.replay.make_room(700)
+        learner.replay.restore(0, kept)
+        phase(learner, 1)
+    assert graphs(fast) == 2
+    assert same(plain.arrays(), fast.arrays())
+
+
+def test_what_a_capture_needs_leaves_no_trace():
+    """All that the next update starts from is as before, be it bfloat16's copies, the counter or the sums."""
+    learner = captured(FORMS["bf16"](), early=True)
+    phase(learner, 0)
+    learner.chunks._graphs.clear()
+    copies = [network._values for network in learner.update.networks]
+    before = [tensor.clone() for tensor in (*learner.kept(), *copies, learner.chunks._at)]
+    learner.chunks._capture([learner.due()])
+    after = (*learner.kept(), *copies, learner.chunks._at)
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_numbers_drawn_for_a_chunk_are_those_of_one_update_after_another():
+    replay, streams = Replay(50, 1, 1), [training.streams(3, 5) for _ in range(2)]
+    replay.add_rows(np.arange(5 * 70, dtype=np.float32).reshape(70, 5))
+    whole = replay.places(streams[0].sampling, (9, 16))
+    assert np.array_equal(whole, [replay.places(streams[1].sampling, 16) for _ in range(9)])
+    noise = streams[0].update.standard_normal((9, 2, 16, 3), dtype=np.float32)
+    assert np.array_equal(noise, [streams[1].update.standard_normal((2, 16, 3), dtype=np.float32) for _ in range(9)])
+    assert streams[0].update.integers(2**62) == streams[1].update.integers(2**62)
+
+
+def test_a_mirror_has_the_rows_of_its_replay_wherever_these_came_from():
+    replay, random = Replay(20, 1, 1, reserve=3), np.random.default_rng(0)
+    mirror = Mirror(replay, torch.device("cpu"))
+    for count in (0, 1, 17, 9, 40, 0):
+        replay.add_rows(random.standard_normal((count, 5), dtype=np.float32))
+        assert not mirror.follow()
+        assert np.array_equal(mirror.rows.numpy(), replay.ring)
+    replay.restore(40, {name: -column for name, column in replay.rows(50, 60).items()})
+    assert not mirror.follow()
+    rows = replay.places(random, 100)
+    assert np.array_equal(mirror.rows.numpy()[rows], replay.ring[rows])
+    replay.make_room(60)
+    replay.restore(0, {name: column[:0] for name, column in replay.rows(50, 50).items()})
+    assert mirror.follow()
+    assert mirror.rows.shape == (60, 5)
+
+
+def test_what_they_take_on_the_device_is_known_from_the_shapes():
+    learner = FORMS["td3"]()
+    told = Chunks.bytes(learner)
+    made = Chunks(learner, FakeGpu())
+    assert told == made._mirror.rows.nbytes + sum(tensor.nbytes for tensor in made._inputs)
+
+
+def test_a_phase_leaves_its_rank_alone_while_the_device_works():
+    """Slices end at once, the host draws at most two chunks ahead, and the time that passes counts as the phase's."""
+    now, plain, fast = 0.0, sac(), captured(sac(), pace=1)
+    flight, waits = Flight(fast.begin(Line(), 0, 2, 61), 0, lambda: now, "SAC"), 0
+    while not flight.done:
+        flight.advance()  # the clock stands still in it: only the phase's own word or its end can end a slice
+        assert len(fast.chunks._gpu.queue) <= 2 * (7 + 3 + 2)  # two chunks' updates, copies, counter and mark
+        waits += flight.waits
+        now += 2.0 * flight.waits
+    assert waits > 20
+    assert flight.seconds == flight.updating == 2.0 * waits
+    assert flight.finish().vector().tobytes() == phase(plain, 0).vector().tobytes()
+
+
+def test_the_end_of_a_phase_is_waited_for_without_a_core(monkeypatch):
+    slept = []
+    monkeypatch.setattr("esac_mpi.learning.time.sleep", slept.append)
+    flight = Flight(captured(sac(), pace=1).begin(Line(), 0, 2, 61), 0, lambda: 0.0, "SAC")
+    assert flight.finish().gradient_updates > 20
+    assert len(slept) > 20
+
+
+def test_a_critics_turn_tells_aes_rls_clock_what_has_begun_and_is_the_same():
+    """Of 30 updates at half a step each: no more than 15 at any time, less than all at first, and 15 at the end."""
+    params = SimpleNamespace(config=SimpleNamespace(aes_rl=SimpleNamespace(update_cost=0.5)))
+    plain, fast = (cem.learner(cem.settings(), cem.transitions(90)) for _ in range(2))
+    captured(fast, pace=1)
+    order = aes_work.Order(0, 3, 30, 90, None, cem.perturbed(plain.actor.layout, 1), None)
+    told, ended = [], []
+
+    def heard(turn):
+        told.clear()
+        ended.append((yield from turn))
+
+    for learner in (plain, fast):
+        for now in heard(aes_work.teach(params, learner, order)):
+            told.append(now)
+    assert told == sorted(told)
+    assert told[0] < told[-1] == 15
+    assert ended[0][0] == ended[1][0] == 15
+    assert np.array_equal(ended[0][1][0], ended[1][1][0])
+    assert ended[0][1][1] == ended[1][1][1]
