@@ -266,7 +266,8 @@ def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_not
 def test_a_gpu_that_is_not_there_is_wrong():
     line = machine.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
     assert line.fatal
-    assert "learner.device = cuda:77, but rank 0 sees" in line.remedy
+    assert "learner.device = cuda:77: torch sees" in line.remedy
+    assert "tf32" in machine.learner(settings(algorithm="sac", learner__precision="tf32"), [0, 1], 1).remedy
     assert "give it more" in machine.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
 
 

@@ -9,7 +9,7 @@ import math
 import os
 
 from esac_mpi import set_up
-from esac_mpi.check import directory, exchange, machine, memory, rank, report, run, task
+from esac_mpi.check import directory, exchange, gpu, machine, memory, rank, report, run, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 
@@ -27,7 +27,8 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     exchanged = exchange.look(world)
     code = 0
     if world.rank == 0:
-        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *task.playing(config, ranks)]
+        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env)]
+        lines += task.playing(config, ranks)
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
         lines += [*run.foreseen(config, fresh, env, ranks, world), exchanged] if not place[0].fatal else [exchanged]

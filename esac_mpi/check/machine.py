@@ -62,8 +62,10 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
     seconds = time.perf_counter() - start
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     wanted, remedy = config.learner.device, ""
-    if wanted.startswith("cuda") and int(wanted.partition(":")[2] or 0) >= len(gpus):
-        remedy = f"learner.device = {wanted}, but rank 0 sees {len(gpus)} GPU(s): ask the scheduler for one, or use cpu"
+    try:
+        learners.load("gpu").choose(config.learner)
+    except learners.NoDevice as error:
+        remedy = str(error)
     threads = f"learner.threads = {config.learner.threads}"
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0, which sees {', '.join(gpus) or 'no GPU'}; {threads}"
     if learning.learner(config) in learners.EXTRAS:

@@ -1,0 +1,147 @@
+"""What a GPU can be in the way of, on a machine without one: torch's answers are made up."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fake_gpu import FakeGpu
+from small_erl import options
+from small_learners import learner
+from small_sac import learner as sac
+
+from esac_mpi import learners, set_up
+from esac_mpi.check import gpu as check
+from esac_mpi.config import Config, load, updated
+from esac_mpi.envs import make
+from esac_mpi.learners import NoDevice, chunks, gpu
+from esac_mpi.learners.chunks import Chunks
+from esac_mpi.policy import Layout
+
+OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
+FREE = 2**28 + 1000  # bytes
+BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported"
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Let torch see two GPUs, with 256 MiB and 1,000 of 5,000,000,000 bytes free; keep what is asked of it."""
+    asked = SimpleNamespace(device=None, deterministic=None, tf32=torch.backends.cuda.matmul.allow_tf32)
+    answers = {
+        "is_available": lambda: True, "device_count": lambda: 2, "init": lambda: None, "synchronize": lambda: None,
+        "mem_get_info": lambda: (FREE, 5 * 10**9),
+        "get_device_name": lambda *_: "GPU", "set_device": lambda number: setattr(asked, "device", number),
+    }  # fmt: skip
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", lambda on: setattr(asked, "deterministic", on))
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    yield asked
+    torch.backends.cuda.matmul.allow_tf32 = asked.tf32
+
+
+def settings(device, precision="fp32"):
+    return updated(Config(), {"learner.device": device, "learner.precision": precision}).learner
+
+
+def raising(message):
+    def answer(*_, **__):
+        raise RuntimeError(message)
+
+    return answer
+
+
+@pytest.mark.parametrize(("named", "number"), [("auto", 0), ("cuda", 0), ("cuda:1", 1)])
+def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(cuda, monkeypatch, named, number):
+    assert gpu.choose(settings(named)) == torch.device("cuda", number)
+    assert (cuda.device, cuda.deterministic) == (number, True)
+    assert gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert gpu.named(torch.device("cuda", number)) == f"cuda:{number} (GPU)"
+    assert not torch.backends.cuda.matmul.allow_tf32
+    gpu.choose(settings(named, "tf32"))
+    assert torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "told"),
+    [
+        ("device_count", lambda: 1, r"cuda:1: torch sees 1 GPU\(s\) on rank 0's host; ask the scheduler"),
+        ("init", raising(OLD), r"too old \(found version 11040\); ask"),
+        ("synchronize", raising(BUSY), r"device\(s\) is/are busy or unavailable; ask"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_is_told_in_one_sentence(cuda, monkeypatch, asked, answer, told):
+    monkeypatch.setattr(torch.cuda, asked, answer)
+    with pytest.raises(NoDevice, match=told) as error:
+        gpu.choose(settings("cuda:1"))
+    assert "\n" not in str(error.value)
+    assert "Please" not in str(error.value)
+
+
+def test_where_torch_has_no_cuda_that_is_what_is_told():
+    with pytest.raises(NoDevice, match=r"learner.device = cuda: torch sees 0 GPU\(s\) on rank 0's host: "):
+        gpu.choose(settings("cuda"))
+    with pytest.raises(NoDevice, match=r"learner\.precision = tf32: a CPU has no such products"):
+        gpu.choose(settings("cpu", "tf32"))
+
+
+def test_too_little_memory_is_told_in_bytes_before_any_is_taken(cuda):
+    gpu.refuse_too_large(1000, "x")
+    told = rf"GPU: x need {FREE + 1:,} bytes of its memory, and {FREE:,} of 5,000,000,000 are free: lower replay_capacity or"
+    with pytest.raises(NoDevice, match=told):
+        gpu.refuse_too_large(1001, "x")
+    made = sac()
+    made.device, needed = torch.device("cuda"), Chunks.bytes(made) + 2**28
+    with pytest.raises(NoDevice, match=rf"SAC's replay of 500 transitions and what updates draw need {needed:,} bytes"):
+        made.ready()
+
+
+def test_memory_that_ends_while_networks_are_made_is_told_too(monkeypatch):
+    def full(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 1 GiB")
+
+    monkeypatch.setattr("esac_mpi.learners.sac.SAC.network", full)
+    with pytest.raises(NoDevice, match=r"networks and buffers: CUDA out of memory\. Tried to allocate 2\.00 GiB: lower"):
+        sac()
+
+
+def test_what_other_ranks_learn_with_never_asks_for_a_gpu(monkeypatch):
+    for name in ("is_available", "device_count", "init", "set_device", "mem_get_info", "current_device"):
+        monkeypatch.setattr(torch.cuda, name, raising("asked"))
+    layout = Layout((3, 8, 8, 1))
+    pderl = load(list(map(str, ["--algorithm", "pderl", *options("pderl"), "--policy.hidden", 8, 8])))[0]
+    theta, states, random = layout.initial(0, 1), np.ones((20, 3), np.float32), np.random.default_rng(0)
+    operators = set_up.make_operators(pderl, layout)
+    critic = np.zeros(operators.critic_size, np.float32)
+    assert operators.distilled((theta, theta), theta, states, critic, random).shape == (layout.d,)
+    assert operators.proximal(theta, states, random).shape == (layout.d,)
+    cem = updated(Config(), {"algorithm": "cem_rl", "policy.hidden": (8, 8)})
+    operators = set_up.make_operators(cem, layout)
+    critic = np.zeros(operators.critic_size, np.float32)
+    assert operators.trained(theta, critic, states, 2, random).shape == (layout.d,)
+
+
+def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypatch, tmp_path):
+    version = tmp_path / "version"
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Release\nGCC version: 12.2.0\n")
+    assert gpu.driver(version) == "570.86.15"
+    assert gpu.driver(tmp_path / "none") == ""
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+    made, now = learner("td3"), iter(range(100))
+    made.chunks = Chunks(made, FakeGpu())
+    assert check.updates_per_second(made, 3, lambda: next(now)) == 4 * 7  # one look at the clock after each four chunks
+    monkeypatch.setattr(learners, "make", lambda *_, **__: made)
+    monkeypatch.setattr(check, "updates_per_second", lambda *_: 4321.4)
+    config, env = updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}), make("CyclicMDP-v0")
+    (line,) = check.learner(config, env)
+    assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 268,436,456 free beside this learner; driver ")
+    assert line.found.endswith("; 4,321 updates/s, fp32")
+
+    def refused(*_, **__):
+        raise NoDevice("too small")
+
+    monkeypatch.setattr(learners, "make", refused)
+    (line,) = check.learner(config, env)
+    assert (line.fatal, line.remedy) == (True, "too small")
+    assert check.learner(updated(config, {"learner.device": "cpu"}), env) == []
