@@ -30,15 +30,20 @@ class Idle:
         return self._observation, 0.0, False, False
 
 
-def chunks(update: Callable[[int], int], threads: int, seconds: float) -> Callable[[], Timed]:
-    """Return a turn: `update(count)` repeated for so many seconds with so many torch threads; it returns the updates made."""
+def chunks(update: Callable[[int], int], threads: int, seconds: float, device: str = "cpu") -> Callable[[], Timed]:
+    """Return a turn: `update(count)` repeated for so many seconds with so many torch threads; it returns the updates made.
+
+    On a GPU it is called for more of them at once, since its end is waited for.
+    """
     import torch
+
+    at_once = 10 if device == "cpu" else 500
 
     def work() -> Timed:
         torch.set_num_threads(threads)
         start, made = time.perf_counter(), 0
         while time.perf_counter() - start < seconds:
-            made += update(10)
+            made += update(at_once)
         return made, time.perf_counter() - start
 
     return work
@@ -54,9 +59,13 @@ def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
 
 
 def ours(
-    name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, changes: dict[str, Any]
-) -> Callable[[], Timed]:
-    """Return a turn of our learner: whole phases with 50 updates a step, of steps that others played and nobody stored."""
+    name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, changes: dict[str, Any],
+    captured: bool = True,
+) -> Callable[[], Timed]:  # fmt: skip
+    """Return a turn of our learner: whole phases with 50 updates a step, of steps that others played and nobody stored.
+
+    captured: on a GPU, as graphs; else one operation after another.
+    """
     fields = {
         "policy.hidden": hidden, f"{name}.batch_size": batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": threads, "learner.device": device, **changes,
@@ -66,12 +75,16 @@ def ours(
     learner = learners.make(name, config, layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
+    if not captured:
+        learner.chunks = None
+        for adam in learner.adam.values():
+            adam.take_rates(None)
     phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)
 
     def update(count: int) -> int:
         return turns.run(learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))).gradient_updates
 
-    return chunks(update, threads, seconds)
+    return chunks(update, threads, seconds, device)
 
 
 def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
@@ -98,4 +111,4 @@ def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: in
         model.train(count, batch)
         return count
 
-    return chunks(update, threads, seconds)
+    return chunks(update, threads, seconds, device)

@@ -1,4 +1,7 @@
-"""SAC in the manner of CleanRL's sac_continuous_action.py: modules, Normal, two optim.Adam, an update of eager calls."""
+"""SAC in the manner of CleanRL's sac_continuous_action.py: modules, Normal, two optim.Adam, an update of eager calls.
+
+And in the manner of LeanRL's, which compiles that update by torch.compile and captures it as a CUDA graph.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -23,15 +26,16 @@ def network(sizes: tuple[int, ...], device: str) -> Any:
 class Eager:
     """Actor, two critics and their targets, and the transitions to sample from."""
 
-    def __init__(self, hidden: tuple[int, ...], batch: int, device: str) -> None:
+    def __init__(self, hidden: tuple[int, ...], batch: int, device: str, **adam: Any) -> None:
+        """adam: more options of torch's Adam."""
         from torch import optim
 
         self.batch, self.device = batch, device
         self.actor = network((OBSERVATION, *hidden, 2 * ACTION), device)
         critics = [network((OBSERVATION + ACTION, *hidden, 1), device) for _ in range(4)]
         self.qf1, self.qf2, self.target1, self.target2 = critics
-        self.q_optimizer = optim.Adam([*self.qf1.parameters(), *self.qf2.parameters()], lr=3e-4)
-        self.actor_optimizer = optim.Adam(self.actor.parameters(), lr=3e-4)
+        self.q_optimizer = optim.Adam([*self.qf1.parameters(), *self.qf2.parameters()], lr=3e-4, **adam)
+        self.actor_optimizer = optim.Adam(self.actor.parameters(), lr=3e-4, **adam)
         self.columns = [np.array(c, np.float32) for c in zip(*transitions(), strict=True)]
         self.random = np.random.default_rng(0)
 
@@ -51,7 +55,12 @@ class Eager:
         import torch
 
         rows = self.random.integers(STORED, size=self.batch)
-        observation, action, reward, following = (torch.as_tensor(c[rows], device=self.device) for c in self.columns)
+        self.learn(*(torch.as_tensor(c[rows], device=self.device) for c in self.columns))
+
+    def learn(self, observation: Any, action: Any, reward: Any, following: Any) -> None:
+        """Update critics, actor and targets from these transitions."""
+        import torch
+
         with torch.no_grad():
             next_action, next_log_prob = self.get_action(following)
             joined = torch.cat([following, next_action], 1)
@@ -77,17 +86,52 @@ class Eager:
         self.q_optimizer.step()
 
 
-def eager_sac(hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
-    """Return a turn of its updates."""
+class Captured(Eager):
+    """The same update, compiled and captured on the current CUDA device, with its transitions there. Never run on one so far."""
+
+    def __init__(self, hidden: tuple[int, ...], batch: int, device: str) -> None:
+        import torch
+        from torch.distributions import Distribution
+
+        Distribution.set_default_validate_args(False)  # it waits for the device
+        super().__init__(hidden, batch, device, capturable=True)
+        self._stored = [torch.as_tensor(column, device=device) for column in self.columns]
+        self._batch = [column[:batch].clone() for column in self._stored]
+        learn, side = torch.compile(self.learn), torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(5):
+                learn(*self._batch)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            learn(*self._batch)
+
+    def update(self) -> None:
+        """Draw a batch on the device, and launch the graph."""
+        import torch
+
+        rows = torch.randint(STORED, (self.batch,), device=self.device)
+        for into, column in zip(self._batch, self._stored, strict=True):
+            torch.index_select(column, 0, rows, out=into)
+        self._graph.replay()
+
+
+def eager_sac(
+    hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, kind: type[Eager] = Eager
+) -> Callable[[], Timed]:
+    """Return a turn of its updates; the learner is made in the first one."""
     import torch
 
-    learner = Eager(hidden, batch, device)
+    made: list[Eager] = []
 
     def update(count: int) -> int:
+        if not made:
+            made.append(kind(hidden, batch, device))
         for _ in range(count):
-            learner.update()
+            made[0].update()
         if device == "cuda":
             torch.cuda.synchronize()
         return count
 
-    return chunks(update, threads, seconds)
+    return chunks(update, threads, seconds, device)

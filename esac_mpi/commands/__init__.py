@@ -12,7 +12,7 @@ GROUPS = {
     "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity", "waiting"),
     "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
     "study": ("sweep", "experiment", "results"),
-    "the program itself": ("bench", "torture", "fuzz_config", "completion"),
+    "the program itself": ("bench", "gpu_check", "torture", "fuzz_config", "completion"),
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 WRONG_USAGE = 2  # exit code

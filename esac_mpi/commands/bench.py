@@ -7,6 +7,7 @@ rollout      closed-loop control steps/s of one rank over bare mj_step replaying
              replay's.                                                                                     about 4 minutes
 generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
+             [--device cuda]: also without graphs, tf32, bf16, the loop compiled and captured (never run so far)
 rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                                             about 1 minute
 pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 4 minutes
 aes          share of two ranks' time that is waited, CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond      about 8 minutes
@@ -46,6 +47,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--json", action="store_true", help="one JSON object a line")
     line.add_argument("--quick", action="store_true", help="seconds in place of minutes, to see that it works")
     line.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
+    line.add_argument("--device", choices=("cpu", "cuda"), default="", help="learner: this one alone")
     line.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
     line.add_argument("--task", default="HalfCheetah-v5", help="scaling: whose episodes and learner are measured")
     line.add_argument("--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]")
