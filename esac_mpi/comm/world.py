@@ -187,7 +187,7 @@ class World:
             yield place
 
     def _advance(self, needed: Callable[[], bool], leave: bool = False) -> None:
-        """Go on with the background while `needed`, or, to `leave` it to a device, while it needs its rank. Raises stop.GivenUp."""
+        """Go on with the background while `needed`, or, to `leave` it to a device, while it needs a rank. Raises stop.GivenUp."""
         while self.background and not self.background.done and needed():
             if self._hears():
                 raise GivenUp

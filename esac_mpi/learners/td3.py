@@ -73,6 +73,8 @@ class Update(deterministic.Update):
     (network.py). tests/test_td3.py holds it against the same formulas with autograd.
     """
 
+    drawn: Upload
+
     def __init__(self, parts: Parts, options: configuration.TD3) -> None:
         super().__init__(parts, options)
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
