@@ -1,6 +1,6 @@
 """Check and measure the learner on a GPU: all that could not be looked at where there was none, in one call.
 
-    esac-mpi gpu_check [--seconds 570] [--only bits,promises,...]
+    esac-mpi gpu_check [--seconds 540] [--only bits,promises,...]
 
 bits         graphs = operations = again, to the bit; a CPU's losses within tolerances: every learner that has chunks
 promises     whole runs: run = run, stop + resume = straight, 1 rank = 2 = 16, from the CPU to the GPU
@@ -69,7 +69,7 @@ def parts(end: float) -> dict[str, Callable[[], Iterator[Finding]]]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("--seconds", type=float, default=570, help="begin nothing later than this")
+    line.add_argument("--seconds", type=float, default=540, help="begin nothing later than this")
     line.add_argument("--only", default="", help="parts, by commas")
     return line
 
