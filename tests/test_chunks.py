@@ -188,7 +188,7 @@ def test_the_end_of_a_phase_is_waited_for_without_a_core(monkeypatch):
 
 def test_a_critics_turn_tells_aes_rls_clock_what_has_begun_and_is_the_same():
     """Of 30 updates at half a step each: no more than 15 at any time, less than all at first, and 15 at the end."""
-    params = SimpleNamespace(config=SimpleNamespace(aes_rl=SimpleNamespace(update_cost=0.5)))
+    params = SimpleNamespace(config=SimpleNamespace(aes_rl=SimpleNamespace(of_critic=0.5)))
     plain, fast = (cem.learner(cem.settings(), cem.transitions(90)) for _ in range(2))
     captured(fast, pace=1)
     order = aes_work.Order(0, 3, 30, 90, None, cem.perturbed(plain.actor.layout, 1), None)
