@@ -1,5 +1,6 @@
 """A run at work: what it is made of on one rank, how far it is, and how it is saved."""
 
+import json
 import math
 from collections import deque
 from collections.abc import Callable
@@ -95,7 +96,8 @@ def save_policy(job: Job, best: Best) -> None:
     about = {
         "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
         "layer_norm": int(policy.layout.layer_norm),
-        "low": policy.low, "high": policy.high, "task": job.config.task.id, "policy": best.policy,
+        "low": policy.low, "high": policy.high, "task": job.config.task.id,
+        "task_kwargs": json.dumps(job.config.task.kwargs), "policy": best.policy,
         "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
     }  # fmt: skip
     names = ("normaliser_mean", "normaliser_std")

@@ -1,5 +1,6 @@
 """Before the first generation: task, state and learner, the run directory, and what it holds."""
 
+import json
 import platform
 import time
 from collections.abc import Callable
@@ -134,7 +135,7 @@ def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float
 
 def make_task(config: Config) -> envs.Env:
     """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
-    env = envs.make(config.task.id, config.task.horizon)
+    env = envs.make(config.task.id, config.task.horizon, config.task.kwargs)
     envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
     return env
 
@@ -201,8 +202,8 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
 
 def own_env(config: Config, world: World) -> envs.Env | None:
     """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
-    learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    return envs.make(config.task.id, config.task.horizon) if learning and learning.own_env(config, world.rank) else None
+    learning, task = ALGORITHMS[config.algorithm].DECLARES.learning, config.task
+    return envs.make(task.id, task.horizon, task.kwargs) if learning and learning.own_env(config, world.rank) else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
@@ -305,6 +306,8 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     assert job.run is not None
     config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
+    if config.task.kwargs:
+        log.say(f"  task.kwargs {json.dumps(config.task.kwargs)}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
     found, better = spread(job.params, job.world.size)

@@ -36,7 +36,8 @@ from esac_mpi.record import Unreadable
 def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     """Return everything about an evaluation."""
     return {
-        "policy": str(policy.path), "trained_on": policy.task, "task": env.id, "horizon": env.horizon, "seed": options.seed,
+        "policy": str(policy.path), "trained_on": policy.task, "task": env.id,
+        "task_kwargs": {} if options.task else policy.task_kwargs, "horizon": env.horizon, "seed": options.seed,
         "weight_noise": options.weight_noise,
         "ranks": world.size, "episodes": len(returns), "unstable": int(np.isnan(returns).sum()), **statistics(returns),
         "length": {"mean": lengths.mean(), "shortest": int(lengths.min()), "longest": int(lengths.max())},
@@ -56,8 +57,9 @@ def text(policy: Any, found: dict[str, Any]) -> str:
             f"IQM {found['iqm']:.1f} {ends['iqm_interval']}, worst {found['worst']:.1f}, best {found['best']:.1f}"
         ).replace(" ,", ",")
     steps = "length  mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
+    task = " ".join([found["task"], *[json.dumps(found["task_kwargs"])] * bool(found["task_kwargs"])])
     noise = f", weight noise {found['weight_noise']:g}" if found["weight_noise"] else ""
-    return f"{policy}\n{found['task']}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
+    return f"{policy}\n{task}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -65,7 +67,7 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     line.add_argument("policy", type=Path, metavar="POLICY|RUN", help="policy.h5 or run directory")
     line.add_argument("--episodes", type=int, default=100, help="noise-free episodes (100)")
-    line.add_argument("--task", default="", help="another task with the same observations and actions")
+    line.add_argument("--task", default="", help="another task of equal spaces, or this one without its task.kwargs")
     line.add_argument("--horizon", type=int, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
     line.add_argument("--seed", type=int, default=0, help="which start states (0)")
     line.add_argument("--weight-noise", type=float, default=0.0, metavar="SIGMA", help="perturb every weight, each episode (0)")

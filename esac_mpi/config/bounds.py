@@ -77,6 +77,24 @@ class OffOr(Bound):
 
 
 @dataclass(frozen=True)
+class Plain(Bound):
+    """A table of what TOML, JSON and Python write alike: texts, truths, numbers, and lists and tables of these."""
+
+    def problem(self, value: dict[str, Any]) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        within = isinstance(value, dict) and _is_plain(value)
+        return "" if within else "must be texts, numbers, true or false, and lists and tables of these, all named"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and name and _is_plain(entry) for name, entry in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return type(value) in (str, bool, int) or (type(value) is float and not math.isnan(value))
+
+
+@dataclass(frozen=True)
 class Matches(Bound):
     """A text that matches a pattern as a whole."""
 

@@ -1,10 +1,12 @@
 """The command line: every field by its dotted name, parsed by tyro, and one configuration of what was said where."""
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from esac_mpi.config import kwargs
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
@@ -40,6 +42,7 @@ def load(
     if position is not None:
         source = argv.pop(position)
         file = read_file(Path(source))
+    argv = kwargs.joined(argv, file.get(kwargs.FIELD, {}))
     names = _command_line_names(argv)
     parsed = dict(flatten(_parse(argv, updated(Config(), file))))
     named = {name: parsed[name] for name in names}
@@ -107,7 +110,10 @@ def _parse(argv: list[str], default: Config) -> Config:
     )
     flags = (tyro.conf.FlagConversionOff,)
     default = read_by(asked, default) if (asked := _asked_about(argv)) else default
-    return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
+    tables = tyro.constructors.ConstructorRegistry()
+    tables.primitive_rule(_json_of)
+    with tables:
+        return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
 
 
 def _asked_about(argv: list[str]) -> str:
@@ -115,3 +121,14 @@ def _asked_about(argv: list[str]) -> str:
     words = " ".join(argv).replace("=", " ").split()
     named = [value for name, value in pairwise(words) if name == "--algorithm" and value in ALGORITHMS]
     return named[-1] if named and {"--help", "-h"} & set(words) else ""
+
+
+def _json_of(field: Any) -> Any:
+    """Tell tyro how a table of any names is read and shown; None of another field."""
+    import tyro
+
+    if field.type != dict[str, Any]:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        1, "JSON", lambda words: json.loads(words[0]), lambda value: isinstance(value, dict), lambda value: [shown(value)]
+    )

@@ -1,5 +1,6 @@
 """The fields by their dotted names: `esac.sigma`, `seed`."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
@@ -43,6 +44,8 @@ def value_of(config: Config, name: str) -> Any:
 
 def shown(value: Any) -> str:
     """Return a value as a person writes it."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,15 +1,16 @@
 """Configuration files: TOML in, TOML out."""
 
 import json
+import re
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
-from types import GenericAlias
 from typing import Any, Literal, get_args, get_origin
 
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import hint
+from esac_mpi.config.fields import NAMES, hint
 from esac_mpi.config.former import current
+from esac_mpi.config.kwargs import gathered
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import Config
 from esac_mpi.directory import CONFIG, is_run
@@ -25,8 +26,10 @@ def from_table(table: dict[str, Any], source: str) -> dict[str, Any]:
     """
     given: dict[str, Any] = {}
     for key, entry in table.items():
-        given |= {f"{key}.{k}": v for k, v in entry.items()} if isinstance(entry, dict) else {key: entry}
-    return {name: _coerce(known(name, source), value, source) for name, value in current(given, source).items()}
+        table_of_fields = isinstance(entry, dict) and key not in NAMES
+        given |= {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
+    given = current(gathered(given), source)
+    return {name: _coerce(known(name, source), value, source) for name, value in given.items()}
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -54,7 +57,9 @@ def to_toml(config: Config) -> str:
     for name, table in tables.items():
         if isinstance(table, dict):
             part = {key: value for key, value in table.items() if f"{name}.{key}" not in UNSAVED}
-            lines += ["", f"[{name}]"] + [f"{key} = {_toml_value(value)}" for key, value in part.items()]
+            inner = {f"{name}.{key}": part.pop(key) for key, value in list(part.items()) if isinstance(value, dict)}
+            for title, entries in {name: part, **{title: entries for title, entries in inner.items() if entries}}.items():
+                lines += ["", f"[{title}]"] + [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -64,15 +69,23 @@ def _coerce(name: str, value: Any, source: str) -> Any:
         if value in get_args(kind):
             return value
         wanted = " | ".join(repr(choice) for choice in get_args(kind))
-    elif isinstance(kind, GenericAlias):  # tuple[int, ...]
+    elif get_origin(kind) is tuple:
         if isinstance(value, list) and all(type(v) is int for v in value):
             return tuple(value)
         wanted = "a list of integers"
+    elif kind == dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        wanted = "a table"
     else:
         if type(value) is kind or (kind is float and type(value) is int):
             return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses
         wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[kind]
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _toml_value(value: Any) -> str:
@@ -82,4 +95,6 @@ def _toml_value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml_key(name)} = {_toml_value(v)}" for name, v in value.items()) + "}"
     return repr(value)

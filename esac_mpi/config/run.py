@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
 
-from esac_mpi.config.bounds import Matches, NonNegativeFloat, NonNegativeInt, PositiveInt
+from esac_mpi.config.bounds import Matches, NonNegativeFloat, NonNegativeInt, Plain, PositiveInt
 from esac_mpi.config.table import Table
 
 
@@ -18,6 +18,9 @@ class Task(Table):
     paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
     horizon: NonNegativeInt = 0
     """Truncate episodes after this many steps [steps]; 0 = the task's own time limit."""
+    kwargs: Annotated[dict[str, Any], Plain()] = field(default_factory=dict, hash=False)
+    """Keyword arguments of gymnasium.make, or of the suite's function for a dm_control task (environment_kwargs = a table):
+    [task.kwargs] in a file, --task.kwargs.NAME VALUE or a JSON object here. Part of what the task is."""
     changed: Literal["refuse", "warn"] = "refuse"
     """What a start does where the task (source, wrappers, model, or the rewards of its first steps) is no longer the one that the
     run began with: refuse to go on, or go on with a warning. The best policy then begins anew."""

@@ -7,8 +7,8 @@ ten other episodes. The adapters see to that where a library does not.
 import difflib
 import logging
 import math
-from collections.abc import Callable, Iterable
-from types import ModuleType
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> obser
 
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
+NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
 
 
@@ -69,22 +70,25 @@ def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, b
     return answer if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable else None
 
 
-def make(id: str, horizon: int = 0) -> Env:
+def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:
     """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0, CyclicMDP-v0 or CyclicMDPRepo-v0.
 
-    `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps]. Raises TaskError.
+    `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps]. kwargs: of gymnasium.make, or of
+    the suite's function that makes a dm_control task. Raises TaskError.
     """
     if id in OWN:
+        if kwargs:
+            raise TaskError(f"{id} takes no task.kwargs, and {', '.join(kwargs)} was set.")
         from esac_mpi.envs.cyclic_mdp import RULES, CyclicMDP
 
         return CyclicMDP(id, task_horizon(id, RULES[id][1], horizon))
     if id.startswith("dm_control/"):
         from esac_mpi.envs.dm_control_env import DMControlEnv
 
-        return DMControlEnv(id, horizon)
+        return DMControlEnv(id, horizon, kwargs)
     from esac_mpi.envs.gymnasium_env import GymnasiumEnv
 
-    return GymnasiumEnv(id, horizon)
+    return GymnasiumEnv(id, horizon, kwargs)
 
 
 def is_discrete(env: Env) -> bool:

@@ -2,6 +2,8 @@
 
 import math
 import os
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from dm_control import suite
 from dm_control.rl.control import PhysicsError
 
 from esac_mpi.envs import (
+    NO_KWARGS,
     TaskError,
     UnstablePhysics,
     action_bounds,
@@ -21,6 +24,7 @@ from esac_mpi.envs import (
     task_horizon,
     warning_counts,
 )
+from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.suite_tasks import own_step
 
 mujoco = import_mujoco()
@@ -31,11 +35,13 @@ TASKS = {f"dm_control/{domain}-{task}-v0": (domain, task) for domain, task in su
 class DMControlEnv:
     """A dm_control environment, its observations flattened in the order of its observation_spec."""
 
-    def __init__(self, id: str, horizon: int = 0) -> None:
+    def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         if id not in TASKS:
             raise TaskError(f"Unknown task '{id}'. {nearest(id, TASKS)}")
         # A fixed seed, because lqr draws its model, and not only its start state, when it is built.
-        self._env = suite.load(*TASKS[id], task_kwargs={"random": 0})
+        domain, task = TASKS[id]
+        with taken(id, kwargs, lambda: getattr(suite, domain).SUITE[task]):
+            self._env = suite.load(domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0})
         action = self._env.action_spec()
         observations = self._env.observation_spec()
         self.id = id

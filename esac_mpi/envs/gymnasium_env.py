@@ -7,7 +7,8 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from esac_mpi.envs import (
+    NO_KWARGS,
     OWN,
     TaskError,
     UnstablePhysics,
@@ -26,6 +28,7 @@ from esac_mpi.envs import (
     task_horizon,
     warning_counts,
 )
+from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
@@ -36,9 +39,12 @@ SIDE = 32  # an array with two sides of so many numbers may be an image
 class GymnasiumEnv:
     """A Gymnasium environment with flat observations and actions."""
 
-    def __init__(self, id: str, horizon: int = 0) -> None:
+    def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         self.id = id
-        self._env = _build(id)
+        self._kwargs = kwargs
+        with taken(id, kwargs, lambda: _maker(id)):
+            self._env = _build(id, kwargs)
+            self._rebuild = _keeps_world(self._env)
         space = self._env.action_space
         self._choices = space if isinstance(space, Discrete) else None
         self.discrete = self._choices is not None
@@ -51,7 +57,6 @@ class GymnasiumEnv:
         self._action_shape, self._action_dtype = _shape(space), space.dtype
         self._own_bounds = rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
         self._steps = 0
-        self._rebuild = _keeps_world(self._env)
         self._own_step = own_step(self._env)
         self._warnings = np.zeros(0, np.int32)
 
@@ -59,7 +64,7 @@ class GymnasiumEnv:
         """Start the episode that `seed` names; return its first observation, float32 [observation]."""
         if self._rebuild:
             self._env.close()
-            self._env = _build(self.id)
+            self._env = _build(self.id, self._kwargs)
         self._steps = 0
         try:
             observation, _ = self._env.reset(seed=seed)
@@ -108,9 +113,15 @@ class GymnasiumEnv:
         return native if self._own_bounds is None else np.clip(native, *self._own_bounds)
 
 
-def _build(id: str) -> gymnasium.Env[Any, Any]:
+def _maker(id: str) -> Any:
+    """Return what makes a registered environment, which takes its keyword arguments."""
+    maker = gymnasium.spec(id).entry_point
+    return gymnasium.envs.registration.load_env_creator(maker) if isinstance(maker, str) else maker
+
+
+def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True)
+        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **deepcopy(dict(kwargs)))
     except gymnasium.error.UnregisteredEnv as error:
         raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id))}") from error
     except ModuleNotFoundError as error:

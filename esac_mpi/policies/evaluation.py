@@ -15,8 +15,8 @@ class Misfit(Exception):
 
 
 def make_env(policy: Any, task: str, horizon: int) -> envs.Env:
-    """Return the task that the policy is to play. Raises TaskError, Misfit."""
-    env = envs.make(task or policy.task, horizon)
+    """Return the task that the policy is to play, its own by default, made as it was. Raises TaskError, Misfit."""
+    env = envs.make(task or policy.task, horizon, {} if task else policy.task_kwargs)
     needs = (env.observation_size, env.action_size)
     has = (policy.layout.sizes[0], policy.layout.sizes[-1])
     if needs != has:

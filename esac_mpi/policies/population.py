@@ -54,7 +54,7 @@ def restored(path: Path) -> Population:
 def reloaded(run: RunFiles, checkpoint: Checkpoint) -> Population:
     """Put a checkpoint back, as a restart does, in this process. Raises envs.TaskError, ImportError, Unreadable."""
     config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Alone()
-    env = envs.make(config.task.id, config.task.horizon)
+    env = envs.make(config.task.id, config.task.horizon, config.task.kwargs)
     layout = make_layout(config, env)
     operators = learners.load("operators").GeneticOperators(config, layout)
     params = Params(config, layout, env.horizon, epsilon.make(None, config.seed, layout, world), operators)

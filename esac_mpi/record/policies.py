@@ -1,5 +1,6 @@
 """A policy taken home: policy.h5 read back, ready to act. Needs numpy and h5py alone."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ class Policy(policy.Policy):
 
     path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, td3, ddpg or ppo for that
     actor, champion or learner of ERL. generation: which one made it. episodic_return: mean of the evaluation that chose it.
-    versions: what trained it.
+    versions: what trained it. task_kwargs: the keyword arguments with which its task was made.
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
@@ -32,6 +33,7 @@ class Policy(policy.Policy):
         normaliser = Normaliser(*standard) if standard else None
         super().__init__(layout, about["activation"], about["output"], about["low"], about["high"], normaliser)
         self.set(theta)
+        self.task_kwargs: dict[str, Any] = json.loads(about.get("task_kwargs", "{}"))
         self.path, self.task, self.kind = path, str(about["task"]), str(about["policy"])
         self.generation, self.episodic_return = int(about["generation"]), float(about["episodic_return"])
         self.versions = str(about.get("versions", ""))
