@@ -10,7 +10,7 @@ import pytest
 from esac_mpi import config, evolution
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, check, load, marks, read_toml, to_toml, updated
-from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, OffOr, Positive
+from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, OffOr, Plain, Positive
 from esac_mpi.config.fields import value_of
 
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
@@ -113,6 +113,7 @@ OUTSIDE = {  # of each bound
     AtMost: lambda bound: (bound.limit + 1,),
     OffOr: lambda bound: (bound.low / 2, bound.high + 1),
     Matches: lambda bound: ("none of these", ""),
+    Plain: lambda bound: ({"a": None}, {"a": (1, 2)}, {"": 1}),
 }
 
 
