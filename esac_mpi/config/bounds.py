@@ -13,6 +13,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+DEEPEST = 20  # lists and tables in each other
+PLAIN = "a table of texts, numbers, true and false, and lists and tables of these, all with names"
+
 
 @dataclass(frozen=True)
 class Bound(ABC):
@@ -82,15 +85,14 @@ class Plain(Bound):
 
     def problem(self, value: dict[str, Any]) -> str:
         """Return what is wrong with a value, empty if nothing."""
-        within = isinstance(value, dict) and _is_plain(value)
-        return "" if within else "must be texts, numbers, true or false, and lists and tables of these, all named"
+        return "" if isinstance(value, dict) and _is_plain(value, DEEPEST) else f"must be {PLAIN}"
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, deep: int) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(name, str) and name and _is_plain(entry) for name, entry in value.items())
+        return deep > 0 and all(isinstance(name, str) and name and _is_plain(entry, deep - 1) for name, entry in value.items())
     if isinstance(value, list):
-        return all(map(_is_plain, value))
+        return deep > 0 and all(_is_plain(entry, deep - 1) for entry in value)
     return type(value) in (str, bool, int) or (type(value) is float and not math.isnan(value))
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from esac_mpi.config.bounds import PLAIN, Plain
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, hint
 from esac_mpi.config.former import current
@@ -74,9 +75,9 @@ def _coerce(name: str, value: Any, source: str) -> Any:
             return tuple(value)
         wanted = "a list of integers"
     elif kind == dict[str, Any]:
-        if isinstance(value, dict):
+        if not Plain().problem(value):
             return value
-        wanted = "a table"
+        wanted = PLAIN
     else:
         if type(value) is kind or (kind is float and type(value) is int):
             return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses

@@ -61,6 +61,8 @@ def fitting(choose: random.Random, name: str, toml: bool) -> str:
     if get_origin(kind) is Literal:
         text = choose.choice(get_args(kind))
         return json.dumps(text) if toml else text
+    if get_origin(kind) is dict:
+        return '{a = 1, b = ["x", {c = 0.5}]}' if toml else '{"a": 1, "b": ["x", {"c": 0.5}]}'
     if kind is bool:
         return choose.choice(["true", "false"])
     if kind is str:
