@@ -13,6 +13,7 @@ from esac_mpi import learning, log, population, rollout
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
+from esac_mpi.forecast import pace
 from esac_mpi.invocation import called
 from esac_mpi.job import (
     FAILED,
@@ -75,6 +76,7 @@ def go_on(job: Job) -> None:
     before = job.run.wall_seconds if job.run else 0.0
     tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
     keep_time(job)
+    told = tell_pace(job)
     while job.unevaluated or (progress(job) < 1 and not world.stopping):
         began = world.clock()
         try:
@@ -98,6 +100,7 @@ def go_on(job: Job) -> None:
             saved_before = len(job.saving)
             add_row(job, row, timing)
             tried = checkpoint_if_due(job, tried)
+            told = told or tell_pace(job)
             recording = world.clock() - now
         job.seconds.append(world.clock() - began)
         keep_time(job)
@@ -173,6 +176,14 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     job.run.publish_metrics()
     if job.display:
         job.display.update(shown(job, row, timing))
+
+
+def tell_pace(job: Job) -> bool:
+    """Say how the run goes on, if its newest rows tell; return whether it was said. Rank 0 only."""
+    line = pace.line(job.run.tail, job.config, job.world.size, progress(job)) if job.run else ""
+    if line:
+        log.say(f"  {line}")
+    return bool(line)
 
 
 def tell_not_finite(job: Job, members: list[int]) -> None:

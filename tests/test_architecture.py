@@ -14,7 +14,7 @@ LAYERS = [
     {"__main__"},
     {"train", "check"},
     {"set_up"},
-    {"job", "capacity"},
+    {"job", "capacity", "forecast"},
     {"comm", "record", "algorithms", "Policy"},
     {"population", "experience", "learners", "provenance"},
     {"rollout", "learning", "params", "selection", "distribution", "state"},
@@ -22,17 +22,9 @@ LAYERS = [
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda", "invocation", "shipped"}
+LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda", "invocation", "shipped", "clock"}
 BESIDE = {"commands", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
-ANALYSED = {
-    "record",
-    "config",
-    "log",
-    "schedule",
-    "agenda",
-    "invocation",
-    "__version__",
-}  # what analysis may import
+ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py",

@@ -8,9 +8,9 @@ import pytest
 from clocked_runs import erl_run_of
 from conftest import ROOT
 
-from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.benchmarks import competitors, history, pderl, serial, simulation
 from esac_mpi.benchmarks.simulation import Costs, Schedule
+from esac_mpi.clock.cluster import Cluster
 from esac_mpi.config import Config
 from esac_mpi.learners import critics
 from esac_mpi.policy import Layout

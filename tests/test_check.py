@@ -15,7 +15,7 @@ from conftest import CYCLIC, CYCLIC_ES, EAGER, ROUTINE, TASK, run
 from mpi4py import MPI
 
 from esac_mpi import check, config, set_up
-from esac_mpi.check import directory, machine, memory, rank, report, task
+from esac_mpi.check import cost, directory, machine, memory, rank, report, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
@@ -24,12 +24,13 @@ from esac_mpi.policy import Layout
 
 SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
-SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange"]
+SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange", "forecast"]
 SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
 
 
 @pytest.fixture
-def world():
+def world(monkeypatch):
+    monkeypatch.setattr(cost, "PLAYING", 0.01)
     alone = World(MPI.COMM_SELF)
     yield alone
     alone.free()

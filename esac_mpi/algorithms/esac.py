@@ -174,17 +174,14 @@ def decide(params: Params, state: State, k: int, found: Population, may_learn: b
     may_learn: whether a SAC phase may begin.
     """
     esac, fitness = params.config.esac, found.fitness
-    p_sac = phase_probability(esac, k)
-    random = noise.generator(params.config.seed, Purpose.GATE, k)
-    mu = random.random() if esac.gate == "uniform" else random.standard_normal()
-    learns = bool(may_learn and mu < p_sac)  # line 12
+    learns = may_learn and esac_phase.gate_opens(params.config, k)  # line 12
     tunes = learns if esac.amt_trigger == "phase" else k % esac.amt_interval == 0
     returns = fitness if esac.amt_input == "raw" else evolution.centered_ranks(fitness)
     clipped, raw = 0.0, 0.0
     if tunes:  # Eqs. (4)-(6)
         clipped, raw = evolution.amt_step(returns, esac.population_size, state.sigma, esac.lr_es, esac.amt_clip)
     winners = select(params, k, fitness)  # line 10
-    return Plan(winners, p_sac, learns, state.sigma + clipped, clipped, raw, adopts(esac, state, found))
+    return Plan(winners, esac_phase.probability(esac, k), learns, state.sigma + clipped, clipped, raw, adopts(esac, state, found))
 
 
 def adopts(esac: configuration.ESAC, state: State, found: Population) -> bool:
@@ -202,13 +199,6 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
     shuffled = noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)
     drawn = np.sort(shuffled[np.isfinite(fitness[shuffled])][:count])
     return drawn[evolution.select_winners(fitness[drawn], count)]
-
-
-def phase_probability(esac: configuration.ESAC, k: int) -> float:
-    """Return p_sac of generation k."""
-    if not (esac.sac_phases and esac.p_sac_annealed):
-        return esac.p_sac_initial * esac.sac_phases
-    return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
 
 
 def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:

@@ -82,6 +82,20 @@ def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bo
     return esac.phase_timing == "virtual" or k % esac.gradient_interval == 0
 
 
+def gate_opens(config: configuration.Config, k: int) -> bool:
+    """Return whether generation k, if a phase may begin in it, begins one. Algorithm 1, line 12."""
+    random = noise.generator(config.seed, Purpose.GATE, k)
+    mu = random.random() if config.esac.gate == "uniform" else random.standard_normal()
+    return bool(mu < probability(config.esac, k))
+
+
+def probability(esac: configuration.ESAC, k: int) -> float:
+    """Return p_sac of generation k."""
+    if not (esac.sac_phases and esac.p_sac_annealed):
+        return esac.p_sac_initial * esac.sac_phases
+    return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
+
+
 def choose(params: Params, state: State, k: int, found: Population, world: World) -> Again:
     """Return what a phase of generation k plays again; only members with a finite return."""
     esac, fitness = params.config.esac, found.fitness

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.clock.recorded_tasks import Arrival, Recorded, piece, queue
 from esac_mpi.analysis.clock.tasks import Section
 from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.analysis.waiting import costs
 from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.benchmarks.program import recorded
+from esac_mpi.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
 
 CHEETAH, HOPPER = "HalfCheetah-v5", "Hopper-v5"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from esac_mpi import affinity, config
-from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.benchmarks import simulation
 from esac_mpi.benchmarks.costs import costs_of, phase_counts
 from esac_mpi.benchmarks.measurement import Measurement, say
 from esac_mpi.benchmarks.program import INTERVAL, learner_phase, train
+from esac_mpi.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
 
 POPULATIONS = (50, 500, 5000)

@@ -1,6 +1,6 @@
 """The time of a generation on many ranks: a SIMULATION that replays measured costs; `bench.py scaling` feeds and checks it.
 
-Generations drawn from the costs go through the one clock of a cluster that there is, esac_mpi.analysis.clock.generations, which
+Generations drawn from the costs go through the one clock of a cluster that there is, esac_mpi.clock.generations, which
 has the program's order of things. A learner phase is due every g generations. With learner_lag 0 all wait for it; with a lag it
 runs on rank 0, which does not evaluate meanwhile, and all wait only if it is late at the end of the generation that merges it.
 ASSUMPTIONS lists the rest.
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.analysis.clock.cluster import Cluster
-from esac_mpi.analysis.clock.generations import Generation, ticks
+from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.generations import Generation, ticks
 from esac_mpi.noise import BLOCK
 
 ASSUMPTIONS = (

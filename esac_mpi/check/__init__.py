@@ -1,15 +1,15 @@
 """What `python -m esac_mpi --check` does: look at the launch, the nodes, the task and the run directory before a long job.
 
 The first thing to run on a new cluster, with the launcher, the configuration and the options of the job itself. Every rank
-looks at its own surroundings and plays 100 steps of the task; rank 0 prints one block, a line a subject, each ending in ok
-or in what to do. Nothing that it makes stays.
+looks at its own surroundings and plays 100 steps of the task, and whole episodes; rank 0 lets the learner make updates, and
+prints one block, a line a subject, each ending in ok or in what to do. Nothing that it makes stays.
 """
 
 import math
 import os
 
 from esac_mpi import set_up
-from esac_mpi.check import directory, exchange, gpu, machine, memory, rank, report, run, task
+from esac_mpi.check import cost, directory, exchange, gpu, machine, memory, rank, report, run, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 
@@ -25,14 +25,17 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     ranks: list[rank.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
     exchanged = exchange.look(world)
-    code = 0
+    lines = []
     if world.rank == 0:
         lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env)]
         lines += task.playing(config, ranks)
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
         lines += [*run.foreseen(config, fresh, env, ranks, world), exchanged] if not place[0].fatal else [exchanged]
-        code = next((line.code for line in lines if line.fatal), 0)
+    if not world.from_root(any(line.fatal for line in lines)):
+        lines += cost.look(config, env, ranks, world, memory.Counter(1), seconds_left)
+    code = next((line.code for line in lines if line.fatal), 0)
+    if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
         print("\n".join([title, *report.block(lines), report.verdict(lines)]), flush=True)
     return int(world.from_root(code))

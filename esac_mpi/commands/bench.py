@@ -32,9 +32,9 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.command import look_here, parser
 from esac_mpi.benchmarks.measurement import HEADER
+from esac_mpi.clock.cluster import Cluster
 
 # modules of esac_mpi.benchmarks
 BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "aes", "startup", "scaling", "clock", "history")

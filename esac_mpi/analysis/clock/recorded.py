@@ -18,9 +18,9 @@ import numpy as np
 from esac_mpi import schedule
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import recorded_tasks
-from esac_mpi.analysis.clock.cluster import Cluster
-from esac_mpi.analysis.clock.generations import NOTHING, Generation, ticks
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.generations import NOTHING, Generation, ticks
 from esac_mpi.config import individuals
 from esac_mpi.record import RunFiles
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.agenda import Task
-from esac_mpi.analysis.clock.cluster import Cluster
 from esac_mpi.analysis.clock.tasks import Piece, Queue, Section
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
 
 Parts = dict[str, np.ndarray]  # as of recorded.py

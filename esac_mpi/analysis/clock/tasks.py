@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi.agenda import Agenda, Arrival, Task
-from esac_mpi.analysis.clock.cluster import Cluster
-from esac_mpi.analysis.clock.generations import EPISODE_NUMBERS, NOTHING
+from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.generations import EPISODE_NUMBERS, NOTHING
 
 TINY = 1e-9  # what is left of work that is done [s]
 ALIKE = 1e-6  # virtual times that are taken for one [steps]

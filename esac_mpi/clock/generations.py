@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi.analysis.clock.cluster import Cluster
+from esac_mpi.clock.cluster import Cluster
 
 NOTHING = np.zeros(0)
 MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = 5, 3, 11  # what an exchange carries of each, but for vectors and transitions

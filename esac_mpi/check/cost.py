@@ -1,0 +1,189 @@
+"""The line about what the run will cost: pieces of its work are measured, and followed through the program's own schedule."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import affinity, config, envs, learners, population, set_up
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.check.rank import Rank
+from esac_mpi.check.report import Line
+from esac_mpi.comm import World
+from esac_mpi.contracts import Memory
+from esac_mpi.forecast import advice, outlook, work
+from esac_mpi.forecast.pieces import Pieces
+from esac_mpi.learning import Flight
+from esac_mpi.log import duration
+from esac_mpi.noise import Purpose, blocks, integer
+from esac_mpi.params import Params, make_layout, make_policy
+from esac_mpi.rollout import play
+
+PLAYING, EPISODES = 1.0, 3  # whole episodes are played for at least this time [s] and as many at least, on each rank
+LONG = 10.0  # no further one is begun after this time [s]
+UPDATING = 2.0  # updates of the learner are made for this time [s]
+STORED = 10_000  # random transitions that it learns from
+WHOLE = 0.98  # share of the horizon from which on episodes count as lasting to it
+UPDATES = 50  # of a measured phase, at least
+
+
+def look(
+    chosen: config.Config, env: envs.Env | None, ranks: list[Rank], world: World, scratch: Memory, seconds_left: float
+) -> list[Line]:
+    """Measure the pieces and return the line, on rank 0. All ranks call this. What is made here is thrown away.
+
+    scratch: gives memory that no other rank sees. seconds_left: what this job has [s].
+    """
+    if env is None or any(rank.task for rank in ranks):
+        return []
+    try:
+        next(work.generations(chosen, Pieces(np.ones(1), np.ones(1), env.horizon)))
+    except work.Unforeseen as error:
+        return [Line("forecast", str(error))]
+    nothing = timed(lambda: world.map(lambda i: np.zeros(2), 2 * world.size, 2), 50)
+    pieces = measured(chosen, env, ranks, world, scratch, nothing)
+    if pieces is None:
+        return []
+    if isinstance(pieces, str):
+        return [Line("forecast", f"none: {pieces}")]
+    return [line(chosen, pieces, world.size, math.ceil(world.size / world.nodes), seconds_left)]
+
+
+def measured(
+    chosen: config.Config, env: envs.Env, ranks: list[Rank], world: World, scratch: Memory, nothing: float
+) -> Pieces | str | None:
+    """Return the pieces, on rank 0: episodes of all ranks at once, then the learner's work on rank 0 while the others wait.
+
+    A text says why the learner's cannot be measured.
+    """
+    layout = make_layout(chosen, env)
+    params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, scratch))
+    world.gather(None)  # all begin together
+    played = world.gather(episodes(params, env, world.rank))
+    found = put_together(params, env, ranks, np.concatenate(played), nothing) if world.rank == 0 else None
+    world.gather(None)  # the others sleep meanwhile, as while a phase goes on
+    return found
+
+
+def put_together(params: Params, env: envs.Env, ranks: list[Rank], played: np.ndarray, nothing: float) -> Pieces | str:
+    """Return the pieces, given time and steps of the episodes played [m, 2], and the time of an exchange of nothing [s]."""
+    spare = affinity.threads_for_learner(ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks))
+    try:
+        playing, updating, threads, cpu = learner_seconds(params, env, spare)
+    except (learners.NoDevice, learners.NotInstalled, learners.LearnerNotFinite, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"
+    making, slot = noise_seconds(params, env)
+    times = {"making": making, "slot": slot, "playing": playing, "updating": updating, "exchange": nothing}
+    count = len(list(blocks(params.layout.d)))
+    return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, threads=threads, cpu=cpu, **times)
+
+
+def episodes(params: Params, env: envs.Env, rank: int) -> np.ndarray:
+    """Play whole episodes with the initial policy; return time and steps of each, float64 [m, 2]."""
+    chosen = params.config
+    found: list[tuple[float, int]] = []
+    policy = make_policy(params, env, output=ALGORITHMS[chosen.algorithm].DECLARES.output)
+    policy.set(params.layout.initial(chosen.seed, 0))
+    start = now = time.perf_counter()
+    while (now < start + PLAYING or len(found) < EPISODES) and (not found or now < start + LONG):
+        length = play(env, policy, integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))).episodic_length
+        before, now = now, time.perf_counter()
+        found.append((now - before, max(length, 1)))
+    return np.array(found)
+
+
+def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
+    """Return the time to make a member's parameters, and that of a slot's part in an update [s]; 0 without a distribution."""
+    own = params.config.own
+    if not isinstance(own, config.Evolution | config.CEM):
+        return 0.0, 0.0
+    policy, theta = make_policy(params, env), params.layout.initial(params.config.seed, 0)
+    total = np.zeros_like(theta)
+
+    def add() -> None:
+        for block, part in blocks(params.layout.d):
+            total[part] += np.float32(0.5) * params.epsilon.block(0, 0, block, part)
+
+    return timed(lambda: population.perturb(params, policy, 0, 0, theta, 1, 0.01), 5), timed(add, 5)
+
+
+def learner_seconds(params: Params, env: envs.Env, spare: int) -> tuple[float, float, dict[int, float], bool]:
+    """Return the time of a learner's step and of its update [s], and of an update with more threads, {threads: [s]}.
+
+    spare: threads that it could have. At last: whether it is on a CPU. Zeros without a learner.
+    """
+    chosen, learning = params.config, ALGORITHMS[params.config.algorithm].DECLARES.learning
+    if learning is None or not getattr(chosen.own, "sac_phases", True):
+        return 0.0, 0.0, {}, True
+    if getattr(chosen.own, "episodes_on", "root") == "ranks":  # whose updates follow one another, after all episodes
+        chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
+    theta = params.layout.initial(chosen.seed, 0)
+    made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
+    options, cpu = getattr(chosen, learning.learner(chosen)), str(made.device) == "cpu"
+    if getattr(made, "replay", None) is not None:
+        rows = np.random.default_rng(0).uniform(-1, 1, (STORED, made.replay.width)).astype(np.float32)
+        made.replay.add_rows(rows)
+        made.env_steps = options.start_steps
+        steps = math.ceil(UPDATES / max(options.updates_per_step, 0.01))
+    else:
+        steps = options.steps_per_generation
+    playing, updating = phases(made, env, steps, UPDATING)
+    if not cpu or spare <= chosen.learner.threads:
+        return playing, updating, {}, cpu
+    import torch
+
+    torch.set_num_threads(spare)
+    try:
+        return playing, updating, {spare: phases(made, env, steps, UPDATING / 2)[1]}, cpu
+    finally:
+        torch.set_num_threads(chosen.learner.threads)
+
+
+def phases(learner: Any, env: envs.Env, steps: int, seconds: float) -> tuple[float, float]:
+    """Let a learner make phases of so many steps until its updates took so long; return the time of a step and of an update [s].
+
+    The first phase is not counted: memory is taken and kernels are chosen in it.
+    """
+    playing = updating = 0.0
+    played = updates = k = 0
+    began = time.perf_counter()
+    while not k or (updating < seconds and (k < 2 or time.perf_counter() < began + LONG)):
+        flight = Flight(learner.begin(env, k, 0, steps, True), k, time.perf_counter, learner.NAME)
+        phase, k = flight.finish(), k + 1
+        if k > 1:
+            playing, updating = playing + flight.seconds - flight.updating, updating + flight.updating
+            played, updates = played + phase.env_steps, updates + phase.gradient_updates
+    return playing / max(played, 1), updating / max(updates, 1)
+
+
+def timed(action: Callable[[], Any], repeats: int) -> float:
+    """Return the median time of so many calls [s]."""
+    seconds = np.zeros(repeats)
+    for i in range(repeats):
+        start = time.perf_counter()
+        action()
+        seconds[i] = time.perf_counter() - start
+    return float(np.median(seconds))
+
+
+def line(chosen: config.Config, pieces: Pieces, ranks: int, per_node: int, seconds_left: float) -> Line:
+    """Return the line: what the run takes to the end of its budget, and what would help most.
+
+    Where episodes end early it is a range: as those of the initial policy, and with all to the horizon.
+    """
+    on = outlook.cluster(ranks, per_node, pieces, ranks)
+    later = pieces.at_horizon() if pieces.length < WHOLE * pieces.horizon else pieces
+    own = outlook.outlook(chosen, later, on)
+    first = own if later is pieces else outlook.outlook(chosen, pieces, on)
+    low, high = sorted((first, own), key=lambda one: one.seconds)
+
+    def span(form: Callable[[outlook.Outlook], str]) -> str:
+        return form(low) if form(low) == form(high) else f"{form(low)} to {form(high)}"
+
+    found = f"{span(lambda o: f'{o.generation:.3g}')} s a generation, {span(lambda o: duration(o.seconds))} for the whole budget"
+    found += f", {span(lambda o: f'{o.core_hours:.3g}')} core-hours; ranks idle {span(lambda o: f'{o.idle:.0%}')} of the time"
+    if high.seconds > seconds_left > 0:
+        found += f"; that is {math.ceil(high.seconds / seconds_left)} jobs of the time left"
+    return Line("forecast", found, advice.advice(chosen, later, on, own))

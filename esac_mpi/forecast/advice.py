@@ -1,0 +1,88 @@
+"""What would help most: the same forecast for other settings, another learner, more or fewer ranks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.clock.cluster import Cluster
+from esac_mpi.config import Config, updated
+from esac_mpi.forecast.outlook import Outlook, outlook
+from esac_mpi.forecast.pieces import Pieces
+from esac_mpi.log import duration
+
+IDLE = 0.5  # share of the ranks' time in which they wait that is worth a remark
+GAIN = 0.1  # share of the time that a remedy saves at least
+AS_FAST = 1.1  # fewer ranks are told where they take at most so many times as long
+
+
+@dataclass(frozen=True)
+class Other:
+    """A run otherwise set up, and how it goes."""
+
+    words: str  # what to do
+    outlook: Outlook
+    bound: bool = False  # whether it is the least that it can take
+
+
+def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
+    """Yield what may be quicker. Raises Unforeseen."""
+    own: Any = config.own
+    if ALGORITHMS[config.algorithm].DECLARES.learning is not None and pieces.updating:
+        if getattr(own, "sac_phases", False) and own.phase_timing == "interval":
+            lag, interval = f"{config.algorithm}.learner_lag", f"{config.algorithm}.gradient_interval"
+            if not own.learner_lag and on.ranks > 1:
+                yield Other(f"--{lag} {own.gradient_interval}", outlook(*changed(config, lag, own.gradient_interval, pieces), on))
+            twice = 2 * own.gradient_interval
+            yield Other(f"--{interval} {twice}", outlook(*changed(config, interval, twice, pieces), on))
+        for count, seconds in pieces.threads.items():
+            more = updated(config, {"learner.threads": count})
+            yield Other(f"--learner.threads {count}", outlook(more, replace(pieces, updating=seconds), on))
+        if pieces.cpu:
+            yield Other("a GPU", outlook(config, replace(pieces, updating=0.0), on), bound=True)
+    yield Other(f"{2 * on.ranks} ranks", outlook(config, pieces, replace(on, ranks=2 * on.ranks)))
+
+
+def changed(config: Config, name: str, value: Any, pieces: Pieces) -> tuple[Config, Pieces]:
+    """Return the configuration with a field changed, and the same pieces."""
+    return updated(config, {name: value}), pieces
+
+
+def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook | None:
+    """Return how it goes on the fewest ranks, by halves, that take about as long; None where all are needed."""
+    found, ranks = None, on.ranks // 2
+    while ranks >= 1:
+        there = outlook(config, pieces, replace(on, ranks=ranks))
+        if there.seconds > AS_FAST * own.seconds:
+            break
+        found, ranks = there, ranks // 2
+    return found
+
+
+def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> str:
+    """Return what keeps the ranks waiting and what would help most, as far as it is worth a remark. Raises Unforeseen.
+
+    own: the outlook of these settings on these ranks.
+    """
+    free = outlook(config, replace(pieces, updating=0.0, playing=0.0), on)
+    parts, waiting = [], 1 - free.seconds / own.seconds
+    if on.ranks > 1 and own.idle >= IDLE and waiting >= GAIN:
+        parts.append(f"all {on.ranks} ranks wait for the learner {waiting:.0%} of the time")
+    better = sorted((o for o in others(config, pieces, on) if o.outlook.seconds <= (1 - GAIN) * own.seconds), key=order)
+    if better:
+        parts.append(f"most would help {told(better[0])}")
+        parts += [f"then {', '.join(map(told, better[1:]))}"] if better[1:] else []
+    less = fewer(config, pieces, on, own)
+    if less is not None:
+        parts.append(f"{less.ranks} rank(s) would take {duration(less.seconds)}, {less.core_hours:.3g} core-hours")
+    return "; ".join(parts)
+
+
+def order(other: Other) -> tuple[bool, float]:
+    """Return by what remedies are sorted: what is only a bound comes last."""
+    return other.bound, other.outlook.seconds
+
+
+def told(other: Other) -> str:
+    """Return what a remedy gives."""
+    return f"{other.words} ({'at best ' * other.bound}{duration(other.outlook.seconds)})"

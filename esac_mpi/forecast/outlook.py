@@ -1,0 +1,77 @@
+"""How a run of these settings goes on these ranks: its generations followed through the clock, and added up."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from esac_mpi.clock.cluster import Cluster, steps
+from esac_mpi.clock.generations import Clock, Generation
+from esac_mpi.config import Config
+from esac_mpi.forecast.pieces import Pieces
+from esac_mpi.forecast.work import generations
+
+LONGEST, PIECES = 2000, 100_000  # generations that are followed at most, and members in all of them, but two evaluations at least
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run is expected to take, from its first generation to the end of its budget."""
+
+    ranks: int
+    cores: int  # that it reserves: those of its ranks, and of the learner's further threads
+    generations: float
+    seconds: float  # in all
+    idle: float  # share of the ranks' time in which they wait, 0 to 1
+
+    @property
+    def generation(self) -> float:
+        """Mean time of a generation [s]."""
+        return self.seconds / self.generations
+
+    @property
+    def core_hours(self) -> float:
+        """What the job reserves [h]."""
+        return self.cores * self.seconds / 3600
+
+
+def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Cluster:
+    """Return ranks on nodes of so many, whose barriers take what an exchange between `measured_on` ranks tells."""
+    plain, there = Cluster(ranks, per_node), Cluster(measured_on, per_node)
+    parties = 2 * steps(max(there.locals))
+    if not parties or not pieces.exchange:
+        return plain
+    return Cluster(ranks, per_node, barrier=max(0.0, pieces.exchange - there.send(0)) / parties)
+
+
+def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
+    """Return what a run takes on these ranks; what is beyond the generations followed goes on like their second half.
+
+    Raises Unforeseen.
+    """
+    clock, counts, marks = Clock(on), [0.0, 0.0, 0.0], [(0.0, 0.0)]
+    worked, limits = 0.0, config.budget.limits
+    for k, (one, env_steps, nominal) in enumerate(generations(config, pieces), 1):
+        clock.go(one)
+        counts = [float(k), counts[1] + env_steps, counts[2] + nominal]
+        marks.append((max(count / limit for count, limit in zip(counts, limits, strict=True)), clock.now))
+        worked += work(one)
+        if marks[-1][0] >= 1 or k >= followed(config, one):
+            break
+    spent, now = marks[-1]
+    (before, half), _ = next(pair for pair in pairwise(marks) if pair[1][0] >= spent / 2)
+    seconds = now + max(0.0, 1 - spent) * (now - half) / (spent - before)
+    total = counts[0] / min(spent, 1.0)
+    cores = on.ranks + (config.learner.threads - 1) * pieces.cpu * (pieces.updating > 0)
+    idle = max(0.0, 1 - worked / (on.ranks * now)) if now else 0.0
+    return Outlook(on.ranks, cores, total, seconds, idle)
+
+
+def followed(config: Config, one: Generation) -> int:
+    """Return how many generations like this one are followed at most."""
+    return max(2 * config.evaluation.every, min(LONGEST, math.ceil(PIECES / max(1, one.members.size))))
+
+
+def work(one: Generation) -> float:
+    """Return what a generation has its ranks do, all together [s]."""
+    alone = one.record + one.serial + one.beside + one.phase + one.begun + one.update
+    return float(one.members.sum() + one.offspring.sum() + one.evaluation.sum()) + alone

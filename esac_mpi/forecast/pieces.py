@@ -1,0 +1,39 @@
+"""What was measured of a task, a learner and an exchange, on the ranks that a run would have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Times of pieces of work, each on a rank of its own while the others do what they would in a run [s]."""
+
+    episodes: np.ndarray  # of whole episodes [m]
+    lengths: np.ndarray  # theirs [m] [steps]
+    horizon: int  # of an episode [steps]
+    making: float = 0.0  # of a member's parameters
+    slot: float = 0.0  # of a slot's part in the update, all blocks of it
+    blocks: int = 1  # of parameters
+    playing: float = 0.0  # of a step that the learner plays
+    updating: float = 0.0  # of a gradient update
+    exchange: float = 0.0  # of results that took no time to make
+    threads: Mapping[int, float] = field(default_factory=dict)  # of a gradient update with so many threads of the learner
+    cpu: bool = True  # whether the learner is on one
+
+    @property
+    def length(self) -> float:
+        """Mean length of an episode [steps]."""
+        return float(self.lengths.mean())
+
+    @property
+    def step(self) -> float:
+        """Time of a step of an episode, its start shared out [s]."""
+        return float(self.episodes.sum() / self.lengths.sum())
+
+    def at_horizon(self) -> Self:
+        """Return the pieces of a policy whose episodes all last to the horizon."""
+        lasted = np.full(self.episodes.size, self.horizon)
+        return replace(self, episodes=self.step * lasted, lengths=lasted)

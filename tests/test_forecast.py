@@ -1,0 +1,194 @@
+"""What a run will cost: forecasts that are known by hand, and what is measured for them."""
+
+import re
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from esac_mpi import check, config
+from esac_mpi.algorithms import esac_phase
+from esac_mpi.check import cost
+from esac_mpi.clock.cluster import Cluster
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.forecast import advice, outlook, pace
+from esac_mpi.forecast.pieces import Pieces
+from esac_mpi.forecast.work import Unforeseen, generations
+
+FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
+PIECES = Pieces(np.ones(1), np.array([100]), 100, playing=0.01, updating=0.02)
+BUDGET = {"budget.nominal_steps": 0, "budget.generations": 4, "evaluation.every": 100}
+PHASES = {
+    "algorithm": "esac", "esac.population_size": 4, "esac.gradient_interval": 2, "esac.p_sac_annealed": False,
+    "esac.sac_episodes": 1, "esac.sac_min_steps": 0, **BUDGET,
+}  # fmt: skip
+
+
+def settings(**changes) -> Config:
+    return config.updated(Config(), {name.replace("__", "."): value for name, value in changes.items()})
+
+
+def taken(chosen, ranks, pieces=PIECES):
+    return outlook.outlook(chosen, pieces, Cluster(ranks, 64, **FREE))
+
+
+def test_es_is_members_update_and_evaluation_in_turn():
+    es = settings(algorithm="es", es__population_size=4, **BUDGET | {"evaluation.every": 2, "evaluation.episodes": 3})
+    measured = Pieces(np.ones(1), np.array([100]), 100, slot=0.1)
+    found = taken(es, 2, measured)
+    assert found.seconds == pytest.approx(2 * (2.2 + 4.2))  # four members on two ranks, two slots; three episodes
+    assert found.generation == pytest.approx(3.2)
+    assert found.idle == pytest.approx(1 - (4 * 4.2 + 2 * 3) / (2 * 12.8))
+    assert found.core_hours == pytest.approx(2 * 12.8 / 3600)
+    nominal = config.updated(es, {"budget.generations": 0, "budget.nominal_steps": 301})  # a horizon each: it ends in the fourth
+    assert taken(nominal, 2, measured).seconds == pytest.approx(12.8)
+    steps = config.updated(es, {"budget.generations": 0, "budget.env_steps": 1100})  # 400 and 700
+    assert taken(steps, 2, measured).seconds == pytest.approx(6.4)
+    long = config.updated(es, {"budget.generations": 100_000})
+    assert taken(long, 2, measured).seconds == pytest.approx(320_000, rel=1e-3)
+
+
+def test_episodes_that_end_early_cost_more_when_they_do_not():
+    es = settings(algorithm="es", es__population_size=4, **BUDGET)
+    early = Pieces(np.array([0.2, 0.3]), np.array([20, 30]), 100)
+    assert taken(es, 1, early).seconds == pytest.approx(4.0)
+    assert taken(es, 1, early.at_horizon()).seconds == pytest.approx(16.0)
+    assert taken(es, 1, PIECES.at_horizon()) == taken(es, 1)
+
+
+def test_all_wait_for_a_phase_or_it_runs_beside():
+    esac = settings(**PHASES)
+    assert taken(esac, 4).seconds == pytest.approx(10)  # 1, 1 + 3 s of phase, 1, 4
+    assert taken(esac, 1).seconds == pytest.approx(22)
+    lagged = config.updated(esac, {"esac.learner_lag": 2})
+    assert taken(lagged, 4).seconds == pytest.approx(6)  # 1, 1, then 2 on three ranks, twice: the phase is over
+    assert taken(lagged, 1).seconds == pytest.approx(19)  # the second phase is not waited for
+    none = config.updated(esac, {"esac.sac_phases": False})
+    assert taken(none, 4).seconds == pytest.approx(4)
+
+
+def test_phases_of_virtual_time_follow_one_another():
+    chosen = settings(**PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0)
+    chosen = config.updated(chosen, {"esac.sac_min_steps": 200})
+    made = generations(chosen, PIECES)  # a generation is 200 virtual steps, a phase 400
+    parts = [(one.begun, one.merges) for one, _, _ in (next(made) for _ in range(5))]
+    assert parts == [(6.0, False), (0.0, False), (6.0, True), (0.0, False), (6.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        ({"algorithm": "sac", "sac.steps_per_generation": 100}, 12),  # 1 s of playing, 2 s of updates
+        ({"algorithm": "td3", "td3.steps_per_generation": 100, "td3.start_steps": 150}, 4 + 0 + 1 + 2 + 2),
+        ({"algorithm": "td3", "td3.episodes_on": "ranks", "td3.episodes_per_generation": 4, "td3.start_steps": 0}, 4 * (2 + 8)),
+        ({"algorithm": "ppo", "ppo.steps_per_generation": 100, "ppo.batch_size": 40, "ppo.epochs": 2}, 4 * (1 + 6 * 0.02)),
+        ({"algorithm": "cem", "cem.population_size": 4, "cem.fitness_episodes": 2}, 4 * 4),
+    ],
+)
+def test_learners_alone_and_distributions_by_hand(changes, seconds):
+    assert taken(config.updated(Config(), {**BUDGET, **changes}), 2).seconds == pytest.approx(seconds)
+
+
+def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
+    esac, on = settings(**PHASES), Cluster(4, 64, **FREE)
+    told = advice.advice(esac, PIECES, on, taken(esac, 4))
+    assert told == ("most would help --esac.learner_lag 2 (6s); then --esac.gradient_interval 4 (7s), a GPU (at best 6s)")
+    many = advice.advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
+    assert many.startswith("all 64 ranks wait for the learner 60% of the time; most would help --esac.learner_lag 2 (5s)")
+    assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
+    threads = Pieces(**{**vars(PIECES), "threads": {4: 0.005}})
+    assert "--learner.threads 4 (7s)" in advice.advice(esac, threads, on, taken(esac, 4))
+    es = settings(algorithm="es", es__population_size=8, **BUDGET)
+    assert advice.advice(es, PIECES, on, taken(es, 4)) == "most would help 8 ranks (4s)"
+
+
+def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
+    measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)  # as on the cores of 2025
+    phases = sum(esac_phase.gate_opens(Config(), k) for k in range(5, 1001, 5))
+    assert taken(Config(), 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)  # 5,000 steps, 100 evaluations
+    line = cost.line(Config(), measured, 64, 64, np.inf)
+    assert line.remedy.startswith(
+        "all 64 ranks wait for the learner 99% of the time; most would help --esac.gradient_interval 10"
+    )
+    assert "8 rank(s) would take" in line.remedy
+
+
+def test_barriers_take_what_an_exchange_told():
+    measured = Pieces(**{**vars(PIECES), "exchange": 0.006})
+    assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(0.001)  # two of three steps each
+    assert outlook.cluster(1, 1, measured, 1) == Cluster(1, 1)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02, "UPDATES": 20}.items():
+        monkeypatch.setattr(cost, name, seconds)
+    monkeypatch.setattr(cost.affinity, "threads_for_learner", lambda allowed, ranks: 1)  # two threads that share a core spin
+    alone = World(MPI.COMM_SELF)
+    yield alone
+    alone.free()
+
+
+CYCLIC = {"task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8, 8), **BUDGET}
+
+
+@pytest.mark.parametrize("name", ["es", "esac", "sac", "td3", "ppo", "cem"])
+def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
+    if name == "ppo":
+        pytest.importorskip("stable_baselines3")
+    more = {"ppo.steps_per_generation": 64, "ppo.batch_size": 32} if name == "ppo" else {}
+    more |= {"td3.episodes_on": "ranks"} if name == "td3" else {}
+    chosen = config.updated(Config(), {**CYCLIC, **more, "algorithm": name, "run_dir": str(tmp_path / "run")})
+    assert check.check(chosen, world) == 0
+    (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
+    assert re.match(
+        r"\S+( to \S+)? s a generation, \S+( to \S+)? for the whole budget, \S+( to \S+)? core-hours; ranks idle", line
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_known_is_said(world, tmp_path, capsys):
+    chosen = config.updated(Config(), {**CYCLIC, "algorithm": "erl", "run_dir": str(tmp_path / "run")})
+    with pytest.raises(Unforeseen, match="erl"):
+        next(generations(chosen, PIECES))
+    assert check.check(chosen, world) == 0
+    assert "not known for erl" in capsys.readouterr().out
+
+
+def test_time_left_is_held_against_the_forecast():
+    es = settings(algorithm="es", es__population_size=4, **BUDGET)
+    assert cost.line(es, PIECES, 1, 1, 7.0).found.endswith("that is 3 jobs of the time left")
+    assert "jobs" not in cost.line(es, PIECES, 1, 1, np.inf).found
+
+
+def rows(count, ranks, updates):
+    return {
+        "metrics/generation": np.arange(1, count + 1), "metrics/gradient_updates": np.array(updates),
+        "timing/wall_seconds": 100.0 * np.arange(1, count + 1), "timing/busy_ranks": np.full(count, ranks),
+        "timing/busy_mean": np.full(count, 10.0), "timing/seconds_phase": np.full(count, 60.0),
+        "timing/seconds_learn": np.full(count, 60.0), "timing/evaluation_seconds": np.full((count, 2), np.nan),
+    }  # fmt: skip
+
+
+def test_the_first_generations_of_a_run_tell_how_it_goes_on():
+    esac = settings(evaluation__every=2, esac__gradient_interval=2)
+    told = pace.line(rows(4, 4, [0, 5, 5, 10]), esac, 4, 0.25)
+    assert told == (
+        "100 s a generation, ranks idle 75% of the time; 20m00s left at this pace, 60% of it with the learner: "
+        "--check says what would help"
+    )  # each 10 s of a hundred, and rank 0 sixty more; twelve generations
+
+
+@pytest.mark.parametrize(
+    ("count", "ranks", "updates", "progress"),
+    [
+        (3, 4, [0, 5, 10], 0.25),  # the first one is not like others
+        (4, 8, [0, 5, 5, 10], 0.25),  # made by as many ranks as there are no longer
+        (4, 4, [0, 0, 0, 0], 0.25),  # the learner is not yet at work
+        (4, 4, [0, 5, 5, 10], 0.99),  # over in four seconds
+    ],
+)
+def test_what_is_not_known_yet_is_not_told(count, ranks, updates, progress):
+    esac = settings(evaluation__every=2, esac__gradient_interval=2)
+    assert pace.line(rows(count, ranks, updates), esac, 4, progress) == ""
