@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from esac_mpi.config import Config
 from esac_mpi.watchdog import Watchdog
 
 
@@ -137,6 +138,9 @@ class Learner(Protocol):
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Take over what `arrays` returned."""
+
+    def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
+        """Return what `load` takes of `arrays` of another run of the configuration `before`. Raises ValueError: nothing fits."""
 
 
 class GeneticOperators(Protocol):

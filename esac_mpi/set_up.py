@@ -43,6 +43,7 @@ from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
     from esac_mpi.record import Run
+    from esac_mpi.warm_start import Source
 
 
 def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
@@ -67,11 +68,13 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(env, world, device, threads, command)
     origin["blocks"] = len(list(blocks(layout.d)))
+    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")
+    source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     try:
-        go_back(job, origin)
+        go_back(job, origin, source)
     except Ended as end:
         if job.run:
             if end.code != FINISHED:
@@ -84,10 +87,10 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     return job
 
 
-def go_back(job: Job, origin: dict[str, Any]) -> None:
-    """Give every rank the state that the run directory holds. Raises Ended, also where there is nothing to do."""
+def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
+    """Give every rank the state that the run directory holds, or a new run's. Raises Ended, also where there is nothing to do."""
     world = job.world
-    together(world, lambda: restore(job, origin), exit_codes(world))
+    together(world, lambda: restore(job, origin, source), exit_codes(world))
     state.share(job.state, world)
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
@@ -220,6 +223,15 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     return run
 
 
+def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
+    """Return what a new run begins from, on rank 0; None where that is nothing, or where the run goes on. Raises Refused."""
+    if job.world.rank or not job.config.start_from:
+        return None
+    from esac_mpi import warm_start
+
+    return warm_start.of(job, run_directory(job.config), origin, fresh)
+
+
 def exit_codes(world: World) -> dict[type[Exception], int]:
     """Return the exit codes of what the run directory can refuse."""
     if world.rank:
@@ -235,11 +247,15 @@ def run_directory(config: Config) -> Path:
     return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
 
 
-def restore(job: Job, origin: dict[str, Any]) -> None:
+def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
     """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
     if job.run is None:
         return
     if job.run.restored is None:
+        if source is not None:
+            from esac_mpi import warm_start
+
+            warm_start.begin_from(job, source, origin, lambda state: make_learner(job.params, job.env, state, job.world))
         job.run.checkpoint(0, state_arrays(job), learner_arrays(job), replay(job), theta=main_policy(job))
         return
     try:
@@ -313,6 +329,10 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     found, better = spread(job.params, job.world.size)
     if better:
         log.say(f"  {found}; {better}")
+    if job.run.start:
+        from esac_mpi import warm_start
+
+        log.say(warm_start.told(job.run.start))
     if job.run.restored is None:
         threads = affinity.threads_for_learner(affinity.cores(), job.world.locals)
         if origin["device"] == "cpu" and threads > config.learner.threads:

@@ -7,7 +7,7 @@ Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room 
 stored. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field so named has, -1 for
 none: where a replay holds the transitions, a checkpoint has but the numbers, and of what the replay has lost `<name>.lost`.
 Marked "order" is in which order results are still to be told, by a record of them: (columns of a run's history, function of the
-state and their rows after its generation).
+state and their rows after its generation). What a warm start takes is declared by "part" and other marks (parts.py).
 """
 
 from collections.abc import Mapping

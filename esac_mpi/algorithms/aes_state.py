@@ -11,9 +11,11 @@ from esac_mpi.config import Config
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best, Counters
 from esac_mpi.params import THETA_ES, Params
+from esac_mpi.parts import ANEW, DAMP, VARIANCE
 from esac_mpi.transitions import width
 
 IDLE = -1  # number of the task of a worker that has none
+BEGUN = {"root": True, "part": ANEW}
 
 
 def told_order(state: "State", worker: np.ndarray, critic_turns: np.ndarray) -> np.ndarray:
@@ -38,34 +40,34 @@ class State:
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [rows, width] a ring
     written: np.ndarray = field(metadata={"shared": True, "scratch": True})  # int64 [1] transitions in this node's ring
-    variance: np.ndarray = field(metadata={"root": True})  # float32 [d]
-    critic: np.ndarray = field(metadata={"root": True})  # float32 [critic_size] as individuals see it
-    task_number: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] of each worker's task, the critic's at last
-    task_start: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] virtual [steps]
-    task_updates: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] gradient updates that it begins with
-    task_held: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] transitions that it can learn from
-    task_told: np.ndarray = field(metadata={"root": True})  # int64 [workers + 1] arrivals before it was given out
-    task_theta: np.ndarray = field(metadata={"root": True})  # float32 [workers, d] individuals as they were drawn
-    task_mean: np.ndarray = field(metadata={"root": True})  # float32 [workers + 1, d] the mean when they were
-    task_critic: np.ndarray = field(metadata={"root": True})  # float32 [workers, critic_size] for those that learn
-    successes: np.ndarray = field(metadata={"root": True})  # int64 [window] of the 1/5 rule
-    lengths: np.ndarray = field(metadata={"root": True})  # int64 [window] steps of the last individuals
-    row: np.ndarray = field(metadata={"root": True})  # float64 [arrivals, COLUMNS] of the generation so far
-    turns: np.ndarray = field(metadata={"root": True, "later": True})  # int64 [arrivals] of the critic, see told_order
-    ring: np.ndarray = field(metadata={"root": True})  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
-    ring_fitness: np.ndarray = field(metadata={"root": True})  # float64 [ring_size] their returns
-    damp: float = field(metadata={"later": True})  # epsilon of Eq. (2)
-    due: np.ndarray = field(metadata={"root": True, "order": ORDER})  # int64 [n] workers told next, by a record
+    variance: np.ndarray = field(metadata={"root": True, "part": VARIANCE})  # float32 [d]
+    critic: np.ndarray = field(metadata=BEGUN)  # float32 [critic_size] as individuals see it
+    task_number: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] of each worker's task, the critic's at last
+    task_start: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] virtual [steps]
+    task_updates: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] gradient updates that it begins with
+    task_held: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] transitions that it can learn from
+    task_told: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] arrivals before it was given out
+    task_theta: np.ndarray = field(metadata=BEGUN)  # float32 [workers, d] individuals as they were drawn
+    task_mean: np.ndarray = field(metadata=BEGUN)  # float32 [workers + 1, d] the mean when they were
+    task_critic: np.ndarray = field(metadata=BEGUN)  # float32 [workers, critic_size] for those that learn
+    successes: np.ndarray = field(metadata=BEGUN)  # int64 [window] of the 1/5 rule
+    lengths: np.ndarray = field(metadata=BEGUN)  # int64 [window] steps of the last individuals
+    row: np.ndarray = field(metadata=BEGUN)  # float64 [arrivals, COLUMNS] of the generation so far
+    turns: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [arrivals] of the critic, see told_order
+    ring: np.ndarray = field(metadata=BEGUN)  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
+    ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] their returns
+    damp: float = field(metadata={"later": True, "part": DAMP})  # epsilon of Eq. (2)
+    due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, as last known
-    critic_loss: float = np.nan  # of the critic's last turn
-    trained: int = 1  # individuals given out for training, from 1 (Eq. 3)
-    drawn: int = 1  # and as they were drawn
-    given: int = 0  # tasks ever given out
-    told: int = 0  # arrivals ever
-    arrived: int = 0  # of the generation that is being made
-    time: int = 0  # virtual, of the last arrival [steps]
-    critic_ended: int = 0  # virtual end of the critic's last turn [steps]
-    transitions: int = 0  # ever made
+    critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
+    trained: int = field(default=1, metadata={"part": ANEW})  # individuals given out for training, from 1 (Eq. 3)
+    drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn
+    given: int = field(default=0, metadata={"part": ANEW})  # tasks ever given out
+    told: int = field(default=0, metadata={"part": ANEW})  # arrivals ever
+    arrived: int = field(default=0, metadata={"part": ANEW})  # of the generation that is being made
+    time: int = field(default=0, metadata={"part": ANEW})  # virtual, of the last arrival [steps]
+    critic_ended: int = field(default=0, metadata={"part": ANEW})  # virtual end of the critic's last turn [steps]
+    transitions: int = field(default=0, metadata={"transitions": True})  # ever made
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)

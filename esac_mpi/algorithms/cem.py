@@ -20,6 +20,7 @@ from esac_mpi.envs import Env
 from esac_mpi.experience import Experience, Played
 from esac_mpi.noise import Purpose
 from esac_mpi.params import THETA_ES, Params, Row, make_actor
+from esac_mpi.parts import ANEW, DAMP, VARIANCE
 from esac_mpi.policy import Policy
 from esac_mpi.rollout import Board, NoFiniteReturn, ThetaNotFinite
 from esac_mpi.transitions import width
@@ -56,12 +57,14 @@ class State:
     """All that changes, equal on every rank or shared by the node."""
 
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    damp: float  # epsilon of Eq. (2)
-    individuals: np.ndarray = field(metadata={"shared": True})  # float32 [m, d] the last ones; m = 0 without importance mixing
-    individual_returns: np.ndarray  # float64 [m]
-    kept: np.ndarray  # int64 [c] which of them stay
-    candidates: np.ndarray  # int64 [m - c] slots of those that are drawn
+    variance: np.ndarray = field(metadata={"shared": True, "part": VARIANCE})  # float32 [d]
+    damp: float = field(metadata={"part": DAMP})  # epsilon of Eq. (2)
+    individuals: np.ndarray = field(  # float32 [m, d] the last ones; m = 0 without importance mixing
+        metadata={"shared": True, "part": ANEW}
+    )
+    individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
+    kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
+    candidates: np.ndarray = field(metadata={"part": ANEW})  # int64 [m - c] slots of those that are drawn
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)

@@ -29,6 +29,7 @@ from esac_mpi.experience import Experience, Played
 from esac_mpi.learning import Phase
 from esac_mpi.noise import Purpose, generator
 from esac_mpi.params import THETA_ES, Params, Row, make_actor
+from esac_mpi.parts import ANEW, DAMP, VARIANCE
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import doubles, floats, width, write_ring
 
@@ -69,15 +70,17 @@ class State:
     """All that changes, beside the learner on rank 0: equal on every rank or shared by the node."""
 
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    variance: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    damp: float  # epsilon of Eq. (2)
-    individuals: np.ndarray = field(metadata={"shared": True})  # float32 [m, d] the last ones that nothing trains; as cem.State
-    individual_returns: np.ndarray  # float64 [m]
-    kept: np.ndarray  # int64 [c] which of them stay
-    candidates: np.ndarray  # int64 [m - c] slots of those that are drawn
+    variance: np.ndarray = field(metadata={"shared": True, "part": VARIANCE})  # float32 [d]
+    damp: float = field(metadata={"part": DAMP})  # epsilon of Eq. (2)
+    individuals: np.ndarray = field(  # float32 [m, d] the last ones that nothing trains; as cem.State
+        metadata={"shared": True, "part": ANEW}
+    )
+    individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
+    kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
+    candidates: np.ndarray = field(metadata={"part": ANEW})  # int64 [m - c] slots of those that are drawn
     replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
     critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size], or one for all
-    transitions: int = 0  # ever added to the replay
+    transitions: int = field(default=0, metadata={"transitions": True})  # ever added to the replay
     last_steps: int = 0  # of the last generation's individuals [steps]
     generation: int = 0
     counters: Counters = field(default_factory=Counters)

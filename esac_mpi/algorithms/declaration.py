@@ -3,6 +3,7 @@
 No field has a default: what is forgotten is an error at the import, not another algorithm's way.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -44,7 +45,12 @@ class Declaration:
 
 
 def added_by_phases(config: Config, phase: int) -> float:
-    """Return the most transitions that a run whose generations are phases of so many adds to its replay; inf = no limit."""
+    """Return the most transitions that a run whose generations are phases of so many adds to its replay; inf = no limit is told.
+
+    Nor for a run that begins with another's, which has to have room for those too.
+    """
+    if config.start_from:
+        return math.inf
     generations, env_steps, nominal = config.budget.limits
     return min(generations * phase, min(env_steps, nominal) + phase)
 

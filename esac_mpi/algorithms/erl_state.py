@@ -9,17 +9,19 @@ from esac_mpi.config import ERL
 from esac_mpi.counters import Best, Counters
 from esac_mpi.memories import EMPTY, Memory
 from esac_mpi.params import MEMBERS, THETA_SAC, Params
+from esac_mpi.parts import Part
 from esac_mpi.rollout import Board
 from esac_mpi.transitions import doubles
 
 NOBODY = -1  # slot of a learner's actor that is in no slot
+POPULATION = Part("the population")
 
 
 @dataclass
 class State:
     """All that changes, beside the learner on rank 0: equal on every rank or shared by the node."""
 
-    population: np.ndarray = field(metadata={"shared": True})  # float32 [k, d]
+    population: np.ndarray = field(metadata={"shared": True, "part": POPULATION, "members": True})  # float32 [k, d]
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the learner's actor
     champion: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best member of the last evaluation
     memories: np.ndarray = field(  # float32 [owners, kappa, o + a], oldest first: members', the learner's
@@ -32,8 +34,10 @@ class State:
     next_memories: np.ndarray = field(metadata={"shared": True, "scratch": True})  # as memories: with the generation's episodes
     next_ages: np.ndarray = field(metadata={"shared": True, "scratch": True})
     critic: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [critic_size] the learner's
-    transitions: int = 0  # ever made by members and learner
-    injected: int = NOBODY  # slot in which the learner's actor waits for the next selection
+    transitions: int = field(default=0, metadata={"transitions": True})  # ever made by members and learner
+    injected: int = field(  # slot in which the learner's actor waits for the next selection
+        default=NOBODY, metadata={"part": POPULATION}
+    )
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)

@@ -18,6 +18,7 @@ from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.params import THETA_ES, Params, Row
+from esac_mpi.parts import ADAM, OBSERVATIONS
 from esac_mpi.policy import Normaliser
 from esac_mpi.population import evaluate_population
 from esac_mpi.rollout import Board, ThetaNotFinite
@@ -40,10 +41,13 @@ class State:
     """All that changes, equal on every rank or shared by the node."""
 
     theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
+    adam_m: np.ndarray = field(metadata={"shared": True, "part": ADAM})  # float32 [d]
+    adam_v: np.ndarray = field(metadata={"shared": True, "part": ADAM})  # float32 [d]
+    observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
+        metadata={"later": True, "part": OBSERVATIONS}
+    )
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
+    adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -89,7 +93,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
         for slot in range(weights.size):
             gradient += weights[slot] * params.epsilon.block(k, slot, block, part)
         gradient /= np.float32(es.population_size * es.sigma)
-        change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k)
+        change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k - state.adam_from)
         new = state.theta_es[part] = theta + change
         return np.array([evolution.checksum(new), *(evolution.squares(x) for x in (theta, change, new))])
 

@@ -1,5 +1,6 @@
 """ESAC's SAC phases (Algorithm 1, lines 12-23): when they begin and end, and the population's episodes that they play again."""
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,6 +55,8 @@ def added(config: configuration.Config, horizon: int) -> float:
     """Return how many transitions a run of this budget adds to SAC's replay at most; inf = no limit is told."""
     esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
     phase = reserve(config, horizon) * esac.sac_phases
+    if config.start_from:
+        return math.inf  # beside what it begins with
     if not phase:
         return 0.0
     interval = 1 if esac.phase_timing == "virtual" else esac.gradient_interval

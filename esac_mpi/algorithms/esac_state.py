@@ -6,9 +6,11 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.counters import Best, Counters
+from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, Part
 from esac_mpi.policy import Normaliser
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
+POPULATION, TUNING = Part("the population's children"), Part("the tuned sigma", ("sigma",))
 
 
 @dataclass
@@ -17,25 +19,39 @@ class State:
 
     theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     theta_sac: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    children: np.ndarray = field(metadata={"shared": True})  # float32 [child slots, d]
-    adam_m: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    adam_v: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    replayed_theta: np.ndarray = field(metadata={"shared": True})  # float32 [members that a phase beside plays again, d]
-    parents: np.ndarray  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
-    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
-    phase_sums: np.ndarray = field(metadata={"later": True})  # these before the generation of the phase that is or was beside
-    sigma: float
-    tuning_multiplier: float = 1.0  # Eq. (8) with the clipped step: sigma / sigma(1)
-    log_multiplier_unclipped: float = 0.0  # natural logarithm of Eq. (8) as printed, with the unclipped step
+    children: np.ndarray = field(metadata={"shared": True, "part": POPULATION})  # float32 [child slots, d]
+    adam_m: np.ndarray = field(metadata={"shared": True, "part": ADAM})  # float32 [d]
+    adam_v: np.ndarray = field(metadata={"shared": True, "part": ADAM})  # float32 [d]
+    replayed_theta: np.ndarray = field(  # float32 [members that a phase beside plays again, d]
+        metadata={"shared": True, "part": ANEW}
+    )
+    parents: np.ndarray = field(metadata={"part": POPULATION})  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
+    observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
+        metadata={"later": True, "part": OBSERVATIONS}
+    )
+    phase_sums: np.ndarray = field(  # these before the generation of the phase that is or was beside
+        metadata={"later": True, "part": ANEW}
+    )
+    sigma: float = field(metadata={"part": TUNING})
+    tuning_multiplier: float = field(default=1.0, metadata={"part": TUNING})  # Eq. (8) with the clipped step: sigma / sigma(1)
+    log_multiplier_unclipped: float = field(  # natural logarithm of Eq. (8) as printed, with the unclipped step
+        default=0.0, metadata={"part": TUNING}
+    )
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
-    expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [slots] of the next members, for scheduling alone
-    phase_begun: int = 0  # generation whose SAC phase is in flight; 0 = none
-    phase_left: float = 0.0  # how long it still lasts under phase_timing = virtual [steps]
-    replayed_members: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # that a phase beside plays again
-    replayed_returns: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata={"compared": True})  # nan = with nothing
-    replayed_cap: int = 0  # at which their episodes were truncated; 0 = none [steps]
-    next_trial: int = 1  # SAC phases before theta_sac is tried again
-    adam_from: int = 0  # generation after which Adam's moments began
+    expected_length: np.ndarray = field(  # [slots] of the next members, for scheduling alone
+        default_factory=lambda: np.zeros(0), metadata={"part": ANEW}
+    )
+    phase_begun: int = field(default=0, metadata={"part": ANEW})  # generation whose SAC phase is in flight; 0 = none
+    phase_left: float = field(default=0.0, metadata={"part": ANEW})  # its time still under phase_timing = virtual [steps]
+    replayed_members: np.ndarray = field(  # that a phase beside plays again
+        default_factory=lambda: np.zeros(0, np.int64), metadata={"part": ANEW}
+    )
+    replayed_returns: np.ndarray = field(  # nan = with nothing
+        default_factory=lambda: np.zeros(0), metadata={"compared": True, "part": ANEW}
+    )
+    replayed_cap: int = field(default=0, metadata={"part": ANEW})  # at which their episodes were truncated; 0 = none [steps]
+    next_trial: int = field(default=1, metadata={"part": ANEW})  # SAC phases before theta_sac is tried again
+    adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)

@@ -15,6 +15,7 @@ from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.params import Params, Row
+from esac_mpi.parts import OBSERVATIONS
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board
 
@@ -44,7 +45,9 @@ class State:
     """All that changes, beside the learner on rank 0."""
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the mean; in discrete tasks what the choice is made by
-    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
+        metadata={"later": True, "part": OBSERVATIONS}
+    )
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)

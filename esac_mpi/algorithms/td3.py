@@ -16,6 +16,7 @@ from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.params import THETA_SAC, Params, Row, make_actor
+from esac_mpi.parts import OBSERVATIONS
 from esac_mpi.policy import Normaliser
 from esac_mpi.rollout import Board, collect, collection_board
 from esac_mpi.transitions import width
@@ -60,7 +61,9 @@ class State:
     NAME: ClassVar[str] = "td3"  # of the learner, its table and its policy
 
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the actor
-    observation_sums: np.ndarray = field(metadata={"later": True})  # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
+        metadata={"later": True, "part": OBSERVATIONS}
+    )
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -93,7 +96,8 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
     options, start = getattr(params.config, state.NAME), world.clock()
     shared = options.episodes_on == "ranks"
-    played, playing = play(params, state, world, env, state.generation + 1) if shared else ([], 0.0)
+    trained = world.from_root(learner.env_steps if world.leads else 0) if shared else 0
+    played, playing = play(params, state, world, env, state.generation + 1, trained) if shared else ([], 0.0)
 
     def steps(k: int, sums: np.ndarray | None) -> Steps:
         if shared:
@@ -106,14 +110,16 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     return {**metrics(state.NAME, phase), **row}, timing
 
 
-def play(params: Params, state: State, world: World, env: Env, k: int) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
-    """Play a generation's training episodes on all ranks; see `rollout.collect`.
+def play(
+    params: Params, state: State, world: World, env: Env, k: int, trained: int
+) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+    """Play a generation's training episodes on all ranks; see `rollout.collect`. trained: the learner's steps so far.
 
     Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
     """
     options = getattr(params.config, state.NAME)
     mean = make_actor(params, state.normaliser).set(state.theta)
-    warm = state.counters.env_steps_learner >= options.start_steps
+    warm = trained >= options.start_steps
     noise = options.exploration_noise if warm else None
     return collect(world, env, mean, options.episodes_per_generation, params.config.seed, k, noise)
 

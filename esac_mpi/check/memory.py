@@ -1,47 +1,14 @@
 """The lines about memory: what the ranks of a node share, and what the replay comes to take."""
 
-from typing import Any
-
-import numpy as np
-
 from esac_mpi import capacity, envs, epsilon, ram, set_up
 from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.check.counter import Counter
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
-from esac_mpi.comm import boards
 from esac_mpi.config import Config
 from esac_mpi.params import Params, make_layout
 from esac_mpi.ram import size
 from esac_mpi.state import shares_replay
-
-
-class Counter:
-    """Stands in for World where a run makes its shared arrays: counts their bytes, and makes them of untouched memory."""
-
-    def __init__(self, ranks: int) -> None:
-        self.bytes, self.ranks = 0, ranks
-        self._boards: set[tuple[int, int]] = set()
-
-    def reserve(self, count: int, columns: int) -> None:
-        """Count the boards of a `map`, once."""
-        if (count, columns) not in self._boards:
-            self._boards.add((count, columns))
-            self.shared(boards(count, columns, self.ranks), np.float64)
-
-    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Return an array that takes no memory until it is written."""
-        array = np.zeros(shape, dtype)
-        self.bytes += array.nbytes
-        return array
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        """Return the values."""
-        self.bytes += values.nbytes
-        return values
-
-    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
-        """Do no work."""
-        return np.zeros(columns)
 
 
 def needed(config: Config, env: envs.Env, ranks: int) -> int:

@@ -1,12 +1,14 @@
 """The line about what a start would do with what is in the run directory: a new run, one that goes on, or a refusal."""
 
-from esac_mpi import envs, provenance, set_up, state
+from esac_mpi import capacity, envs, learners, provenance, set_up, state
+from esac_mpi.check.counter import Counter
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.counters import Counters
 from esac_mpi.job import spent
+from esac_mpi.params import Params, make_layout
 
 
 def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
@@ -21,7 +23,8 @@ def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank
     except tuple(codes) as error:
         return [Line("run", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
     if run.restored is None:
-        return [Line("run", f"a new run; the old one is moved to {run.aside}" if run.aside else "a new run")]
+        new = Line("run", f"a new run; the old one is moved to {run.aside}" if run.aside else "a new run")
+        return [new, *begun_from(config, env, origin(env, ranks), world)]
     generation, counters = run.restored.generation, Counters()
     state.load(counters, run.restored.state, "counters.")
     if end := set_up.at_once(config, run, spent(config, generation, counters)):
@@ -29,6 +32,27 @@ def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank
         return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)]
     changed = f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew" if run.task_changed else ""
     return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)]
+
+
+def begun_from(config: Config, env: envs.Env | None, now: dict[str, str], world: World) -> list[Line]:
+    """Return the line about what a new run would begin from; none where that is nothing."""
+    if not config.start_from or env is None:
+        return []
+    from esac_mpi import warm_start
+
+    codes = set_up.exit_codes(world)
+    layout, memory = make_layout(config, env), Counter(world.size)
+    try:
+        source = warm_start.find(config.start_from, config, env, layout.d, set_up.run_directory(config))
+        noise, operators = set_up.make_epsilon(config, layout, memory), set_up.make_operators(config, layout)
+        params = Params(config, layout, env.horizon, noise, operators)
+        state = set_up.make_state(params, memory)
+        found = warm_start.plan(source, config, state, set_up.make_learner(params, env, state, world), now)
+    except tuple(codes) as error:
+        return [Line("start", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
+    except (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge) as error:
+        return [Line("start", f"from {source.words}", str(error), True)]
+    return [Line("start", f"from {source.words}, takes {', '.join(found.taken)}", "; not taken: ".join(["", *found.left])[2:])]
 
 
 def origin(env: envs.Env | None, ranks: list[Rank]) -> dict[str, str]:

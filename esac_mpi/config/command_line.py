@@ -33,7 +33,7 @@ def load(
     what the file sets in vain. Raises ConfigError for a bad file, key or combination, and for a field of the command line that
     the run would not read; SystemExit (0 for --help, 2 for a bad value) from tyro.
     """
-    argv = list(argv)
+    argv = [_unshortened(token) for token in argv]
     fresh = "--fresh" in argv
     argv = [token for token in argv if token != "--fresh"]
     file: dict[str, Any] = {}
@@ -70,6 +70,11 @@ def _refuse_unread(config: Config, named: Iterable[str]) -> None:
         raise ConfigError(f"command line: {'; '.join(told)}")
 
 
+def _unshortened(token: str) -> str:
+    """Return a token with the full name of --from, which no field can have: it is a word of Python."""
+    return "--start_from" + token[6:] if token == "--from" or token.startswith("--from=") else token
+
+
 def _is_value(argv: list[str], i: int) -> bool:
     """Return whether a token is the value of the option before it."""
     return i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1]
@@ -93,9 +98,9 @@ def _parse(argv: list[str], default: Config) -> Config:
 
     text = (
         f"{Config.__doc__}\n\n"
-        "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh]\n"
+        "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN]\n"
         "RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a\n"
-        "batch job's later rounds.\n"
+        "batch job's later rounds. --from RUN, or a policy.h5, begins another run where that one stands.\n"
         "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
         "--algorithm NAME --help shows the fields that one algorithm reads.\n\n"
         "Examples:\n"

@@ -32,6 +32,9 @@ class Config:
     """Every random number of the run is addressed by this and what it is for."""
     run_dir: str = ""
     """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
+    start_from: str = ""
+    """Begin from another run's last checkpoint, or from a policy.h5 alone, in place of random weights: --from RUN|policy.h5 for
+    short. What is taken, and what is not: docs/warm-start.md. It is read once, when the run begins."""
     max_hours: NonNegativeFloat = 0.0
     """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that is less [h]; 0 = no time."""
     task: Task = field(default_factory=Task)

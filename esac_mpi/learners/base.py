@@ -33,6 +33,16 @@ def check_names(saved: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
         raise ValueError(f"learner arrays must be {sorted(expected.keys())}, got {sorted(saved)}")
 
 
+def fitted(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return those of a learner's arrays that another one has too. Raises ValueError where they are not of one kind."""
+    for name, array in own.items():
+        if name not in saved:
+            raise ValueError(f"it has no {name}")
+        if saved[name].shape != array.shape:
+            raise ValueError(f"{name} {list(saved[name].shape)} is {list(array.shape)} here")
+    return {name: saved[name] for name in own}
+
+
 def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
     """Raise LearnerNotFinite if there are `bad` parts of a learner."""
     if bad:
@@ -183,6 +193,10 @@ class GradientLearner(ABC):
         for name, network in self.targets.items():
             assign(network.values, saved[name])
         self.env_steps = int(saved["env_steps"])
+
+    def fitting(self, saved: Mapping[str, np.ndarray], before: configuration.Config) -> dict[str, np.ndarray]:
+        """Return what `load` takes of another run's learner of this kind. Raises ValueError, saying what does not fit."""
+        return fitted(self.arrays(), saved)
 
     def check_finite(self) -> None:
         """Raise LearnerNotFinite unless the parameters and the sums of a phase's losses are finite."""

@@ -78,7 +78,7 @@ class PPO:
     _held: dict[str, np.ndarray] | None = None
 
     def __init__(self, start: Start) -> None:
-        """Draw the weights; the initial actor and the reserve, which other learners take, say nothing here."""
+        """Draw the weights, but the initial actor's where that is not zeros; the reserve says nothing here."""
         config, layout, discrete = start.config, start.layout, start.discrete
         self.device = base.device(config.learner)
         self.device_name = gpu.named(self.device)
@@ -99,6 +99,16 @@ class PPO:
             policy.log_std.requires_grad_(False)
         elif not discrete:
             self._parts["actor"].append(policy.log_std)
+        if start.theta.any():
+            self._take_theta(start.theta, layout)
+
+    def _take_theta(self, theta: np.ndarray, layout: Layout) -> None:
+        """Let the actor's mean, or its logits, be theta [d]; its standard deviation stays."""
+        tensors = [torch.from_numpy(view.copy()) for view in layout.views(theta)]
+        for parameter, tensor in zip(self._parts["actor"], tensors, strict=False):
+            parameter.data.copy_(tensor)
+        for parameter in self._parts["actor"][len(tensors) - 2 : len(tensors)]:
+            parameter.data.div_(self._scale)
 
     def _made(self, config: Config, layout: Layout) -> Any:
         """Return the library's PPO for tasks of this layout, without an environment."""
@@ -298,6 +308,12 @@ class PPO:
         seed, actions = int(saved["episode_seed"]), saved["episode_actions"]
         self._episode = None if seed < 0 else Episode(seed, actions=[action.copy() for action in actions])
         self.env_steps = int(saved["env_steps"])
+
+    def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
+        """Return what `load` takes of another run's PPO, whose episode ends. Raises ValueError, saying what does not fit."""
+        own = self.arrays()
+        episode = {name: array for name, array in own.items() if name.startswith("episode")}
+        return base.fitted(own, {**saved, **episode})
 
     def check_finite(self, losses: Mapping[str, float] | None = None) -> None:
         """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from esac_mpi import config as configuration
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.network import Adam, Network
@@ -99,6 +100,13 @@ class SAC(GradientLearner):
     def kept(self) -> list[Tensor]:
         """Return what an update changes and a later one starts from: the temperature, too."""
         return [*super().kept(), self.temperature]
+
+    def fitting(self, saved: Mapping[str, np.ndarray], before: configuration.Config) -> dict[str, np.ndarray]:
+        """Return what `load` takes of another run's SAC; a temperature that was set anew, or becomes automatic, begins anew."""
+        own = {name: array for name, array in self.arrays().items() if name.startswith("log_temperature")}
+        if own.keys() <= saved.keys() and before.sac.temperature == self.options.temperature:
+            own = {}
+        return super().fitting({**saved, **own}, before)
 
     def _adam(self, network: Network) -> Adam:
         return Adam(network.values, network.gradient, self.options.lr_sac)

@@ -24,6 +24,7 @@ class Policy(policy.Policy):
     path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, td3, ddpg or ppo for that
     actor, champion or learner of ERL. generation: which one made it. episodic_return: mean of the evaluation that chose it.
     versions: what trained it. task_kwargs: the keyword arguments with which its task was made.
+    versions: what trained it. discrete: whether its task's actions are choices; None in older files.
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
@@ -37,6 +38,7 @@ class Policy(policy.Policy):
         self.path, self.task, self.kind = path, str(about["task"]), str(about["policy"])
         self.generation, self.episodic_return = int(about["generation"]), float(about["episodic_return"])
         self.versions = str(about.get("versions", ""))
+        self.discrete = bool(about["discrete"]) if "discrete" in about else None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Policy":

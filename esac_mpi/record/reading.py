@@ -4,6 +4,7 @@ Nothing here locks a file or writes one. The history comes from metrics.h5, or f
 sha256 is verified when the run is opened, and again when a later reading finds that the run has published since.
 """
 
+import json
 import logging
 import os
 import socket
@@ -179,6 +180,11 @@ class RunFiles:
         if source is not None and source.name != METRICS:
             return {**attributes, "checkpoint_generation": attributes["generation"]}
         return attributes
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """Where the run began, by its files: from which run or policy, and what was taken (docs/warm-start.md); else empty."""
+        return json.loads(self.provenance.get("start") or "{}")
 
     @property
     def generation(self) -> int:

@@ -1,7 +1,7 @@
 """The replay on disk: closed segments of SEGMENT transitions each, published once, and the open rest in the checkpoint."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -88,10 +88,34 @@ def read_segment(run: Path, segment: Segment) -> Arrays:
 
 def fill(replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> None:
     """Put a checkpoint's transitions into the replay, oldest first; it ends with them. Raises Unreadable."""
+    for start, rows in _held(run, segments, bounds, tail):
+        _restore(replay, start, rows, bounds[0], 0)
+
+
+def take(replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> int:
+    """Put the newest transitions of another run's checkpoint into a replay without any, as many as it keeps. Raises Unreadable.
+
+    They keep their numbers where the replay is full with them or they are all that the run ever had; else they are counted from
+    0. Returns by how much their numbers are less.
+    """
     first, stop = bounds
+    oldest = max(first, stop - replay.capacity)
+    less = oldest if stop - oldest < replay.capacity else 0
+    for start, rows in _held(run, segments, bounds, tail):
+        _restore(replay, start, rows, oldest, less)
+    return less
+
+
+def _held(run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> Iterator[tuple[int, Arrays]]:
+    """Yield the transitions of a checkpoint, oldest first: the number of the first, and rows. Raises Unreadable."""
     for segment in segments:
-        lost = max(0, first - segment.start)
-        rows = read_segment(run, segment)
-        replay.restore(segment.start + lost, {name: column[lost:] for name, column in rows.items()})
+        yield segment.start, read_segment(run, segment)
     if tail:
-        replay.restore(max(first, stop // SEGMENT * SEGMENT), tail)
+        yield max(bounds[0], bounds[1] // SEGMENT * SEGMENT), tail
+
+
+def _restore(replay: Replay, start: int, rows: Arrays, oldest: int, less: int) -> None:
+    """Put those of the rows from `start` on that are not older than `oldest` back, their numbers less `less`."""
+    lost = max(0, oldest - start)
+    if lost <= len(next(iter(rows.values()))):  # none at all is an empty replay
+        replay.restore(start + lost - less, {name: column[lost:] for name, column in rows.items()})

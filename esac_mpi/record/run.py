@@ -51,6 +51,7 @@ class Run:
         self.aside = ""
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
+        self.start = ""  # see begins_from
         self._since = 0  # generation of the newest checkpoint at this start
         self._held = Held(self.path)
         self._history = History()
@@ -118,7 +119,13 @@ class Run:
         """Find the checkpoint to go on from, if any. Raises Refused for one of another run or task, Unreadable."""
         self.restored = newest(self.path)
         place.compare(self.path, self.restored, self.config)
+        if self.restored is not None:
+            self.begins_from(self.restored.attributes.get("start", ""))
         self._compare_task()
+
+    def begins_from(self, start: str) -> None:
+        """Keep where the run began, JSON, in all its files; empty for nowhere else."""
+        self.start = self._attributes["start"] = start
 
     def _compare_task(self) -> None:
         """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
@@ -336,10 +343,6 @@ class Run:
     def close(self) -> None:
         """Release the lock."""
         self._held.close()
-
-    def beat(self) -> None:
-        """Touch run.lock: the sign of life where the file system has no locks."""
-        self._held.beat()
 
 
 def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:

@@ -1,0 +1,194 @@
+"""What a warm start begins from, as its files have it, and what of it no run can begin from."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import Config, ConfigError, table_of
+from esac_mpi.config.fields import shown
+from esac_mpi.counters import Counters
+from esac_mpi.directory import CHECKPOINT, PREVIOUS, is_run
+from esac_mpi.record import Checkpoint, Refused, Unreadable
+from esac_mpi.record.checkpoints import read_checkpoint
+from esac_mpi.record.policies import Policy
+from esac_mpi.record.task import changes
+
+POLICY_WEIGHS = 1_000_000  # observations that the mean and standard deviation of a policy alone count as
+APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run at a checkpoint, or a policy alone, whose `config` and `checkpoint` are None."""
+
+    said: str  # as the person wrote it
+    folder: Path  # in which its files are
+    policies: dict[str, np.ndarray]  # float32 [d] by name; the one that counts first
+    network: dict[str, Any]  # policy.hidden, policy.activation, policy.layer_norm
+    output: str  # how its policies' outputs are bounded
+    sizes: tuple[int, int] | None  # of observation and action, where its files say so
+    discrete: bool | None  # whether an action is a choice, where its files say so
+    standardises: bool  # whether its policies see standardised observations
+    sums: np.ndarray | None  # over observations, float64 [3, o], by which they do
+    about: dict[str, Any]  # what a run's files hold of it
+    config: Config | None = None
+    checkpoint: Checkpoint | None = None
+    seeds: list[int] = field(default_factory=list)  # of the run, and of those that it came from in turn
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The policy that counts, float32 [d]."""
+        return next(iter(self.policies.values()))
+
+    @property
+    def words(self) -> str:
+        """What it is, in words."""
+        what = f"{self.about['policy']} of generation" if self.config is None else f"{self.about['algorithm']}, generation"
+        return f"{self.said} ({what} {self.about['generation']}, {self.about['task']})"
+
+
+def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, whole: bool = True) -> Source:
+    """Read what a run of `config` is to begin from, a run at its last checkpoint or a policy. Raises Refused, Unreadable.
+
+    d: parameters of the run's policies. whole: whether to look through the source's replay, too.
+    """
+    path = Path(said)
+    folder = path if path.is_dir() else path.parent
+    if not path.exists():
+        raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
+    if folder.resolve() == run_directory.resolve():
+        raise Refused(f"--from {said}: that is in the directory of this run itself; choose another --run-dir")
+    if path.is_dir() and not is_run(path):
+        raise Refused(f"--from {said}: not a run directory of esac_mpi, nor a policy.h5")
+    source = of_run(said, path, whole) if path.is_dir() else of_policy(said, path)
+    for problem in problems(source, config, env, d):
+        raise Refused(f"--from {said}: {problem}")
+    return source
+
+
+def of_run(said: str, path: Path, whole: bool) -> Source:
+    """Return a run at its newest sound checkpoint; whether it goes on meanwhile does not matter. Raises Refused, Unreadable."""
+    saved = newest(said, path, whole)
+    config, state, attributes = saved.config, saved.state, saved.attributes
+    sums, sizes = state.get("observation_sums"), str(attributes.get("sizes", "")).split()
+    counts = {f.name: int(state.get(f"counters.{f.name}", 0)) for f in fields(Counters)}
+    before = json.loads(attributes.get("start") or "{}")
+    return Source(
+        said, path, policies(config, state), network(config),
+        ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output,
+        (int(sizes[0]), int(sizes[-1])) if sizes else None,
+        bool(attributes["discrete"]) if "discrete" in attributes else None,
+        standardised(config), sums if sums is not None and sums.any() else None,
+        {
+            "from": said, "path": str(path.resolve()), "kind": "run", "algorithm": config.algorithm, "task": config.task.id,
+            "seed": config.seed, "generation": int(saved.generation), "theta_sha256": attributes["theta_sha256"],
+            "state_sha256": attributes["state_sha256"], "counters": counts,
+        },
+        config, saved, [config.seed, *before.get("seeds", [])],
+    )  # fmt: skip
+
+
+def of_policy(said: str, path: Path) -> Source:
+    """Return a policy alone. Raises Unreadable."""
+    found = Policy.load(path)
+    (o, *hidden, a), sums = found.layout.sizes, None
+    if (normaliser := found.normaliser) is not None:
+        mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
+        sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
+    sha256 = hashlib.sha256(np.ascontiguousarray(found.theta, "<f4").tobytes()).hexdigest()
+    return Source(
+        said, path.parent, {found.kind: found.theta.copy()},
+        {"policy.hidden": tuple(hidden), "policy.activation": found.activation, "policy.layer_norm": found.layout.layer_norm},
+        found.output, (o, a), found.discrete, sums is not None, sums,
+        {
+            "from": said, "path": str(path.resolve()), "kind": "policy", "policy": found.kind, "task": found.task,
+            "generation": found.generation, "theta_sha256": sha256,
+        },
+    )  # fmt: skip
+
+
+def newest(said: str, path: Path, whole: bool) -> Checkpoint:
+    """Return the newest sound checkpoint of a run, which may publish another meanwhile. Raises Refused, Unreadable."""
+    if not any((path / name).exists() for name in (CHECKPOINT, PREVIOUS)):
+        raise Refused(f"--from {said}: this run has no checkpoint yet")
+    found = []
+    for name in (CHECKPOINT, PREVIOUS, CHECKPOINT):  # at last one that was published since the first look
+        try:
+            return read_checkpoint(path / name, whole)
+        except (Unreadable, ConfigError) as error:
+            found.append(str(error))
+    raise Unreadable(f"--from {said}: no readable checkpoint: {'; '.join(found[:2])}")
+
+
+def policies(config: Config, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the policies of a state by name, float32 [d], of its arrays alone."""
+    kind = ALGORITHMS[config.algorithm].State
+    found = object.__new__(kind)
+    for name, array in state.items():
+        if "." not in name:
+            setattr(found, name, array)
+    return dict(found.policies)
+
+
+def network(config: Config) -> dict[str, Any]:
+    """Return what the policies of two runs must have in common beside the sizes of observation and action."""
+    return {f"policy.{name}": getattr(config.policy, name) for name in ("hidden", "activation", "layer_norm")}
+
+
+def standardised(config: Config) -> bool:
+    """Return whether a run standardises observations."""
+    return bool(getattr(config.own, "observation_normalisation", False))
+
+
+def problems(source: Source, config: Config, env: envs.Env, d: int) -> Any:
+    """Yield a message for everything that would make a run of nonsense of it."""
+    seed = next((seed for seed in source.seeds if seed == config.seed), None)
+    if seed is not None:
+        yield f"it was made with seed {seed}, whose noise and episodes would come again; choose another --seed"
+    for name, was in source.network.items():
+        if was != (now := network(config)[name]):
+            words = [" ".join(map(str, v)) if isinstance(v, tuple) else shown(v) for v in (was, now)]
+            yield f"its policies have {name} = {words[0]}, this run's {words[1]}"
+    here = env.observation_size, env.action_size
+    if (source.sizes or here) != here or source.theta.size != d:
+        sizes = [f"{o} observations and {a} actions" for o, a in (source.sizes or here, here)]
+        was, now = sizes if source.sizes else (f"{n:,} parameters" for n in (source.theta.size, d))
+        yield f"its policies, for {source.about['task']}, are of {was}, this run's of {now}"
+    if source.discrete is not None and source.discrete != envs.is_discrete(env):
+        kinds = ("continuous actions", "discrete ones")
+        was, now = kinds if not source.discrete else kinds[::-1]
+        yield f"it is of {was}, {env.id} of {now}"
+    if source.standardises != standardised(config):
+        seen, remedy = ("standardised", "true") if source.standardises else ("plain", "false")
+        yield f"its policies see {seen} observations{needs(config, remedy)}"
+
+
+def needs(config: Config, value: str) -> str:
+    """Return the rest of a sentence: what to set so that policies see observations as the source's do, where that can be set."""
+    if not hasattr(config.own, "observation_normalisation"):
+        return f", and {config.algorithm} has plain ones alone"
+    return f": --{table_of(config.algorithm)}.observation_normalisation {value}"
+
+
+def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:
+    """Return in what the task is another than the source's, empty where it is the same. now: what this run records of it."""
+    assert source.config is not None
+    assert source.checkpoint is not None
+    pairs = [(f.name, getattr(source.config.task, f.name), getattr(config.task, f.name)) for f in fields(config.task)]
+    changed = [f"task.{name} was {was}" for name, was, here in pairs if was != here and name not in APART]
+    return ", ".join(changed or changes(source.checkpoint.attributes, now))
+
+
+def acts_as(source: Source, config: Config) -> str:
+    """Return a sentence where policies act by another bound than they did, empty where they do not."""
+    output = ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output
+    if output == source.output:
+        return ""
+    return f"its policies acted by {source.output}, they act by {output} here: the same sign, other values between the bounds"

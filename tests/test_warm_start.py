@@ -1,0 +1,395 @@
+"""Runs that begin where others stand: what they take, what not and why, what is refused, and that the promises hold."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import LEARNER, run
+from mpi4py import MPI
+from small_erl import options as genetic
+from whole_runs import assert_same_run, science
+
+from esac_mpi import check, evolution, log, train
+from esac_mpi.check import directory
+from esac_mpi.comm import World
+from esac_mpi.config import ALGORITHMS, load, table_of
+from esac_mpi.config.genetic import FORMS
+from esac_mpi.policy import Normaliser
+from esac_mpi.record import Run, Unreadable, publish, read
+from esac_mpi.warm_start import taking
+
+NETWORK = ["--policy.hidden", 6, "--policy.activation", "relu", "--policy.layer_norm", "false"]
+TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
+ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
+COMMON = [*TASK, *ROUTINE, "--display.style", "plain"]
+POPULATION = {"population_size": 6, "sigma": 0.3, "lr_es": 0.05}
+OFF_POLICY = {"steps_per_generation": 24, "start_steps": 10, "batch_size": 8, "replay_capacity": 40}
+DRAWN = {"population_size": 4}
+OPTIONS = {
+    "esac": {**POPULATION, "gradient_interval": 1, "p_sac_initial": 1.0, "sac_min_steps": 24, "sac_episodes": 1},
+    "es": POPULATION,
+    "sac": {"steps_per_generation": 24},
+    "td3": OFF_POLICY,
+    "ddpg": OFF_POLICY,
+    "ppo": {"steps_per_generation": 20, "batch_size": 10},
+    "cem": DRAWN,
+    "cem_rl": {**DRAWN, "start_steps": 10, "batch_size": 8, "replay_capacity": 400},
+    "aes_rl": {
+        **{"workers": 2, "start_steps": 20, "batch_size": 8, "critic_chunk": 20, "replay_capacity": 400},
+        **{"arrivals_per_generation": 3, "mean_episodes": 1},
+    },
+}
+
+
+def options(algorithm, **more):
+    """Return the words that make a small run of an algorithm."""
+    table = table_of(algorithm)
+    given = {**OPTIONS.get(table, {}), **more}
+    words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
+    words = [*genetic(algorithm), *words] if algorithm in FORMS else words
+    sac = LEARNER if algorithm == "esac" else []
+    own = ["--sac.start_steps", 10, "--sac.batch_size", 8, "--sac.replay_capacity", 40] if algorithm == "sac" else []
+    return [*COMMON, "--algorithm", algorithm, *words, *sac, *own]
+
+
+def started(path, *words):
+    """Make a run in this process; return its exit code."""
+    argv = [str(word) for word in (*words, "--run-dir", path)]
+    world = World(MPI.COMM_SELF)
+    try:
+        return train.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
+    finally:
+        world.free()
+
+
+def saved(path, previous=False):
+    """Return the arrays and attributes of a run's checkpoint."""
+    return read(path / ("checkpoint_prev.h5" if previous else "checkpoint.h5"))
+
+
+def first(path, *words):
+    """Make a run of one generation; return the arrays of the checkpoint before it, and where it says that it began."""
+    assert started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
+    arrays, attributes = saved(path, previous=True)
+    assert attributes["generation"] == 0
+    return arrays, json.loads(attributes["start"])
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Return a function that gives a run of five generations of an algorithm, made once."""
+    folder = tmp_path_factory.mktemp("sources")
+
+    def source(algorithm, name="", **more):
+        path = folder / (name or algorithm)
+        if not path.exists():
+            assert started(path, *options(algorithm, **more), "--budget.generations", 5) == 0
+        return path
+
+    return source
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_same_algorithm_takes_all_of_its_state(sources, tmp_path, algorithm):
+    source = sources(algorithm)
+    before, _ = saved(source)
+    after, start = first(tmp_path / "run", *options(algorithm), "--from", source, "--seed", 1)
+    anew = {"generation", "expected_length", "next_trial", "adam_from", "row", "arrived", "lengths", "critic", "critic_loss"}
+    anew |= {"trained", "drawn", "given", "told", "time", "critic_ended"}
+    names = {n for n in before if n.split("/")[0] in ("state", "learner", "replay_tail")}
+    assert any(n.startswith("learner/") for n in names) == (algorithm not in ("es", "cem"))
+    for name in sorted(names):
+        field = name.partition("/")[2].split(".")[0]
+        if field in anew | {"counters", "best"} or field.startswith(("task_", "episode_", "phase_", "replayed_")):
+            continue
+        np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+    assert start["not_taken"] == []
+    assert (start["kind"], start["generation"], start["seed"], start["seeds"]) == ("run", 5, 0, [0])
+    assert start["counters"]["env_steps_population"] == before["state/counters.env_steps_population"]
+    assert not any(after[n].any() for n in after if n.startswith("state/counters."))
+    assert after["state/best.episodic_return"] == -np.inf
+    if algorithm in ("es", "esac"):
+        assert after["state/adam_from"] == -5  # so that Adam's next step is its sixth
+    assert started(tmp_path / "run", *options(algorithm), "--from", source, "--seed", 1, "--budget.generations", 3) == 0
+    assert science(tmp_path / "run")["metrics/generation"].tolist() == [1, 2, 3]
+
+
+def test_adam_goes_on_where_the_source_left_it_with_the_rate_of_now(sources, tmp_path):
+    after, _ = first(tmp_path / "run", *options("es", lr_es=0.01), "--from", sources("es"), "--seed", 1)
+    now, _ = saved(tmp_path / "run")
+    m, v = after["state/adam_m"], after["state/adam_v"]
+    gradient = m + (now["state/adam_m"] - m) / np.float32(0.1)
+    step = evolution.adam_step(gradient, m, v, 6, 0.01)
+    np.testing.assert_allclose(now["state/theta_es"] - after["state/theta_es"], step, rtol=1e-3, atol=1e-7)
+
+
+OTHER, ELSE = "the learner: td3 has that of td3", "all else begins anew"
+ACROSS = [  # source, target, {field: the source's}, what else is taken, what is not
+    (
+        "es",
+        "esac",
+        {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"},
+        "Adam's moments",
+        "learner: es has none",
+    ),
+    ("esac", "es", {"theta_es": "theta_es", "adam_v": "adam_v"}, "Adam's moments", ELSE),
+    ("esac", "sac", {"theta_sac": "theta_sac"}, "the learner, the replay", ELSE),
+    ("sac", "esac", {"theta_sac": "theta_sac", "theta_es": "theta_sac"}, "the learner, the replay", ELSE),
+    ("td3", "ddpg", {"theta": "theta"}, "the replay", OTHER),
+    ("td3", "ppo", {"theta": "theta"}, "theta", f"its policies acted by tanh, they act by clip here.*{OTHER}"),
+    ("pderl", "td3", {"theta": "champion"}, "the replay", "the learner: pderl has that of erl"),
+    ("cem", "cem_rl", {"mean": "mean", "variance": "variance", "damp": "damp"}, "variance, damp", "the learner: cem has none"),
+    ("cem_rl", "aes_rl", {"mean": "mean", "variance": "variance"}, "variance, the learner, the replay", ELSE),
+    ("td3", "pderl", {"theta": "theta", "champion": "theta"}, "the replay", OTHER),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "fields", "takes", "leaves"), ACROSS, ids=[f"{a}-{b}" for a, b, *_ in ACROSS])
+def test_another_algorithm_takes_what_means_the_same(sources, tmp_path, before, now, fields, takes, leaves):
+    source, _ = saved(sources(before))
+    after, start = first(tmp_path / "run", *options(now), "--from", sources(before), "--seed", 1)
+    for name, origin in fields.items():
+        np.testing.assert_array_equal(after[f"state/{name}"], source[f"state/{origin}"], err_msg=name)
+    assert takes in ", ".join(start["taken"])
+    assert re.search(leaves, "; ".join(start["not_taken"]))
+    if "state/population" in after:
+        assert (after["state/population"] == after["state/theta"]).all()  # every member begins as the policy
+
+
+def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):
+    after, _ = first(tmp_path / "run", *options("td3"), "--from", sources("es"), "--seed", 1)
+    theta = saved(sources("es"))[0]["state/theta_es"]
+    for name in ("state/theta", "learner/target_actor"):
+        np.testing.assert_array_equal(after[name], theta)
+    np.testing.assert_array_equal(after["learner/actor_values"], theta)
+    assert not after["learner/actor_moment1"].any()
+
+
+def test_a_setting_that_was_changed_goes_before_what_grew_out_of_it(sources, tmp_path):
+    source = sources("esac", "tuned", amt_clip=0.01)
+    tuned = saved(source)[0]["state/sigma"]
+    assert tuned != 0.3
+    more = {"amt_clip": 0.01}
+    kept, _ = first(tmp_path / "kept", *options("esac", **more), "--from", source, "--seed", 1)
+    assert kept["state/sigma"] == tuned
+    assert kept["state/tuning_multiplier"] == pytest.approx(tuned / 0.3, rel=1e-12)
+    more |= {"sigma": 0.1, "population_size": 8, "optimiser": "sgd"}
+    changed, start = first(tmp_path / "changed", *options("esac", **more), "--from", source, "--seed", 1)
+    assert (changed["state/sigma"], changed["state/tuning_multiplier"], changed["state/adam_from"]) == (0.1, 1, 0)
+    assert start["not_taken"] == [
+        "the population's children: parents [3] is [4] here",
+        "Adam's moments: optimiser was adam, is sgd",
+        "the tuned sigma: sigma was 0.3, is 0.1",
+    ]
+
+
+def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experience(sources, tmp_path):
+    """A curriculum. A run of another horizon has the same transitions."""
+    more = ["--from", sources("td3"), "--seed", 1]
+    other, start = first(tmp_path / "other", *options("td3"), "--task.id", "CyclicMDPRepo-v0", *more)
+    assert start["not_taken"] == ["the replay: task.id was CyclicMDP-v0"]
+    assert start["taken"] == ["theta", "the learner"]
+    assert other["replay_tail/reward"].size == 0
+    longer, start = first(tmp_path / "longer", *options("td3"), "--task.horizon", 20, *more)
+    assert start["not_taken"] == []
+    assert longer["replay_tail/reward"].size == 40
+
+
+@pytest.mark.parametrize(("capacity", "held", "start"), [(16, 16, 104), (40, 40, 80), (90, 40, 0)])
+def test_a_replay_of_another_size_has_the_newest_transitions(sources, tmp_path, capacity, held, start):
+    """The source had 120 transitions and kept 40; where there is room for more, they are numbered anew."""
+    source, _ = saved(sources("td3"))
+    after, _ = first(tmp_path / "run", *options("td3", replay_capacity=capacity), "--from", sources("td3"), "--seed", 1)
+    for name in ("observation", "action", "reward", "terminated", "next_observation"):
+        np.testing.assert_array_equal(after[f"replay_tail/{name}"], source[f"replay_tail/{name}"][-held:])
+    attributes = saved(tmp_path / "run", previous=True)[1]
+    assert json.loads(attributes["replay"])["bounds"] == [start, start + held]
+
+
+def test_genetic_memories_come_along_where_the_replay_holds_their_transitions(sources, tmp_path):
+    source = sources("pderl", "full", replay_capacity=32)
+    before, _ = saved(source)
+    assert len(before["state/memories.lost"]) > 0  # which the source's replay held no more
+    same, start = first(tmp_path / "same", *options("pderl", replay_capacity=32), "--from", source, "--seed", 1)
+    assert start["not_taken"] == []
+    for name in ("ages", "memories.lost", "transitions"):
+        np.testing.assert_array_equal(same[f"state/{name}"], before[f"state/{name}"])
+    after, start = first(tmp_path / "more", *options("pderl", replay_capacity=900), "--from", source, "--seed", 1)
+    assert start["not_taken"] == ["memories: the replay here does not hold their transitions"]
+    assert (after["state/ages"] == -1).all()
+    assert after["state/transitions"] == 32  # as many as the replay begins with
+
+
+@pytest.mark.parametrize("target", ["es", "esac", "cem", "pderl", "td3"])
+def test_a_policy_alone_is_what_all_policies_begin_with(sources, tmp_path, target):
+    path = sources("sac") / "policy.h5"
+    theta, about = read(path)
+    after, start = first(tmp_path / "run", *options(target), "--from", path)
+    thetas = [a for n, a in after.items() if n.split("/")[1] in ("theta", "theta_es", "theta_sac", "mean", "champion")]
+    assert thetas
+    assert all((found == theta["theta"]).all() for found in thetas)
+    assert (start["kind"], start["policy"], start["generation"]) == ("policy", "sac", about["generation"])
+    assert start["not_taken"][-1] == "all else begins anew: it is a policy alone"
+
+
+def test_what_a_policy_saw_comes_along_with_it(sources, tmp_path):
+    normalised = ["--es.observation_normalisation", "true"]
+    assert started(tmp_path / "seen", *options("es"), *normalised, "--budget.generations", 2) == 0
+    arrays, _ = read(tmp_path / "seen/policy.h5")
+    after, start = first(tmp_path / "run", *options("es"), *normalised, "--from", tmp_path / "seen/policy.h5", "--seed", 1)
+    found = Normaliser.of(after["state/observation_sums"])
+    np.testing.assert_allclose(found.mean, arrays["normaliser_mean"], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found.std, arrays["normaliser_std"], rtol=1e-6)
+    assert start["taken"] == ["theta_es", "sums over observations"]
+    whole, _ = first(tmp_path / "whole", *options("es"), *normalised, "--from", tmp_path / "seen", "--seed", 1)
+    np.testing.assert_array_equal(whole["state/observation_sums"], saved(tmp_path / "seen")[0]["state/observation_sums"])
+
+
+def spoiled(path):
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        (path / name).write_bytes(b"not HDF5")
+
+
+REFUSED = [  # words, exit code, what is said
+    (["--seed", 0], 2, "it was made with seed 0, whose noise and episodes would come again; choose another --seed"),
+    (["--policy.hidden", 7], 2, "its policies have policy.hidden = 6, this run's 7"),
+    (["--policy.activation", "tanh"], 2, "policy.activation = relu, this run's tanh"),
+    (["--policy.layer_norm", "true"], 2, "policy.layer_norm = false, this run's true"),
+    (["--task.id", "Pendulum-v1"], 2, "its policies, for CyclicMDP-v0, are of 3 observations and 3 actions, this run's of 3 obs"),
+    (["--es.observation_normalisation", "true"], 2, "see plain observations: --es.observation_normalisation false"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), REFUSED)
+def test_what_would_be_nonsense_is_refused_before_anything_is_made(sources, tmp_path, capfd, words, code, said):
+    words = [*options("es"), "--budget.generations", 1, "--from", sources("es"), "--seed", 1, *words]
+    assert started(tmp_path / "run", *words) == code
+    told = capfd.readouterr().err
+    assert f"esac_mpi: --from {sources('es')}: " in told
+    assert said in told
+    assert len(told.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
+    words = [*options("es"), "--budget.generations", 1, "--seed", 1]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/run.lock").touch()
+    (tmp_path / "foreign.h5").write_text("x")
+    shutil.copytree(sources("es"), tmp_path / "damaged")
+    spoiled(tmp_path / "damaged")
+    for name, code, said in (
+        ("nowhere", 2, "there is no such run directory and no such policy.h5"),
+        ("empty", 2, "not a run directory of esac_mpi, nor a policy.h5"),
+        ("begun", 2, "this run has no checkpoint yet"),
+        ("foreign.h5", 65, "foreign.h5: "),
+        ("damaged", 65, "no readable checkpoint: "),
+        ("damaged/metrics.h5", 65, "a file of esac_mpi, but not a policy"),
+    ):
+        assert started(tmp_path / "run", *words, "--from", tmp_path / name) == code, name
+        told = capfd.readouterr().err
+        assert said in told
+        assert len(told.strip().splitlines()) == 1
+        assert not (tmp_path / "run").exists()
+    shutil.copytree(sources("es"), tmp_path / "own")
+    for source in ("own", "own/policy.h5"):
+        assert started(tmp_path / "own", *words, "--fresh", "--from", tmp_path / source) == 2
+        assert "that is in the directory of this run itself; choose another --run-dir" in capfd.readouterr().err
+    assert not (tmp_path / "own.old-1").exists()
+
+
+def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capfd):
+    words = [*options("es"), "--budget.generations", 1]
+    assert started(tmp_path / "a", *words, "--seed", 1, "--from", sources("es")) == 0
+    assert started(tmp_path / "b", *words, "--seed", 0, "--from", tmp_path / "a") == 2
+    assert "it was made with seed 0" in capfd.readouterr().err
+    assert started(tmp_path / "b", *words, "--seed", 2, "--from", tmp_path / "a") == 0
+    assert Run.open(tmp_path / "b").start["seeds"] == [1, 0]
+
+
+def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path, monkeypatch):
+    whole, calls = taking.take_replay, []
+
+    def deleted_at_first(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise Unreadable("a segment is gone")
+        return whole(*arguments)
+
+    monkeypatch.setattr(taking, "take_replay", deleted_at_first)
+    after, start = first(tmp_path / "run", *options("td3"), "--from", sources("td3"), "--seed", 1)
+    assert len(calls) == 2
+    assert start["not_taken"] == []
+    np.testing.assert_array_equal(after["learner/critic_values"], saved(sources("td3"))[0]["learner/critic_values"])
+
+
+def test_a_run_goes_on_without_its_source_and_with_no_other(sources, tmp_path, capfd, monkeypatch):
+    said = []
+    monkeypatch.setattr(log, "say", said.append)
+    source = tmp_path / "source"
+    shutil.copytree(sources("es"), source)
+    words = [*options("es"), "--seed", 1, "--budget.generations"]
+    assert started(tmp_path / "run", *words, 3, "--from", source) == 0
+    assert started(tmp_path / "straight", *words, 5, "--from", source) == 0
+    shutil.rmtree(source)
+    began = Run.open(tmp_path / "run").start
+    for other in (["--from", tmp_path / "another"], []):
+        assert started(tmp_path / "run", *words, 4, *other) == 2
+        assert "start_from: '" in capfd.readouterr().err
+    assert started(tmp_path / "run", *words, 4, "--from", source) == 0
+    assert [text.startswith(f"  begun from {source}, generation 5: theta_es, ") for text in said].count(True) == 3
+    assert started(tmp_path / "run", tmp_path / "run/config.toml", "--budget.generations", 5) == 0
+    assert Run.open(tmp_path / "run").start == began
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_ranks_and_restarts_leave_no_trace_in_a_run_that_was_begun_from_another(sources, tmp_path):
+    """Phases run beside the evaluation, and one of the source's was in flight."""
+    source = sources("esac", "beside", learner_lag=1)
+    assert saved(source)[0]["state/phase_begun"] > 0
+    words = [*options("esac", learner_lag=1), "--esac.adoption", "means", "--seed", 1, "--from", source, "--budget.generations"]
+    assert started(tmp_path / "straight", *words, 4) == 0
+    for ranks in (2, 3):
+        run(ranks, *words, 2, "--run-dir", tmp_path / f"{ranks}")
+        run(5 - ranks, *words, 4, "--run-dir", tmp_path / f"{ranks}")
+        assert_same_run(tmp_path / "straight", tmp_path / f"{ranks}")
+        assert Run.open(tmp_path / f"{ranks}").start == Run.open(tmp_path / "straight").start
+    assert science(tmp_path / "straight")["metrics/gradient_updates"][-1] > 0
+
+
+def test_files_of_before_say_nothing_of_sizes_and_kinds_and_are_taken(sources, tmp_path):
+    shutil.copytree(sources("es"), tmp_path / "older")
+    arrays, attributes = read(tmp_path / "older/checkpoint.h5")
+    arrays.pop("state/adam_from")
+    for name in ("sizes", "discrete", "start"):
+        attributes.pop(name)
+    publish(tmp_path / "older/checkpoint.h5", arrays, attributes)
+    after, start = first(tmp_path / "run", *options("es"), "--from", tmp_path / "older", "--seed", 1)
+    assert after["state/adam_from"] == -5
+    assert start["not_taken"] == []
+    assert started(tmp_path / "other", *options("es"), "--task.id", "Pendulum-v1", "--from", tmp_path / "older", "--seed", 1) == 2
+
+
+def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(directory, "WRITTEN", 2**20)
+
+    def checked(*words):
+        world = World(MPI.COMM_SELF)
+        capfd.readouterr()
+        code = check.check(load([str(word) for word in (*words, "--run-dir", tmp_path / "run")])[0], world)
+        world.free()
+        return code, re.search(r"^  start  +(.*)", capfd.readouterr().out, re.M)
+
+    source = sources("esac")
+    code, line = checked(*options("sac"), "--from", source, "--seed", 1)
+    assert code == 0
+    assert f"from {source} (esac, generation 5, CyclicMDP-v0), takes theta_sac, " in line[1]
+    assert "the learner, the replay (40 of 123 transitions)" in line[1]
+    assert line[1].endswith("NOTE: not taken: all else begins anew: sac is not esac")
+    code, line = checked(*options("sac"), "--from", source)
+    assert (code, "WRONG: --from" in line[1]) == (2, True)
+    assert checked(*options("sac"))[1] is None
+    assert not (tmp_path / "run").exists()
