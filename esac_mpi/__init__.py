@@ -1,15 +1,32 @@
 """ESAC: Evolution-based Soft Actor-Critic on MPI clusters (Suri et al., Maximum Mutation Reinforcement Learning).
 
-`Policy` is what a run left, ready to act: `Policy.load("RUN/policy.h5")`. It needs numpy and h5py alone, and only who asks for it
-pays for them. `Run.open("RUN")` reads all that a run has on disk (docs/analysis.md).
+`train("configs/quickstart.toml", {"seed": 3})` trains, from a script, a notebook or on all ranks under mpirun (docs/python.md);
+`Config` is its settings, and what goes wrong is a RunError. `Policy` is what a run left, ready to act:
+`Policy.load("RUN/policy.h5")`. It needs numpy and h5py alone, and only who asks for it pays for them. `Run.open("RUN")` reads all
+that a run has on disk (docs/analysis.md).
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from esac_mpi.config import Config as Config
+    from esac_mpi.errors import Interrupted, NoCheckpoint, NotSaved, RunError, WrongUsage
+    from esac_mpi.library import train as train
+    from esac_mpi.record import Run as Run
+    from esac_mpi.record.policies import Policy as Policy
 
 __version__ = "0.1.0"
-__all__ = ["Policy", "Run", "__version__"]
-WHERE = {"Policy": "esac_mpi.record.policies", "Run": "esac_mpi.record"}
+__all__ = [
+    "Config", "Interrupted", "NoCheckpoint", "NotSaved", "Policy", "Run", "RunError", "WrongUsage", "__version__", "train",
+]  # fmt: skip
+WHERE = {
+    "Config": "esac_mpi.config",
+    "Policy": "esac_mpi.record.policies",
+    "Run": "esac_mpi.record",
+    "train": "esac_mpi.library",
+    **dict.fromkeys(("Interrupted", "NoCheckpoint", "NotSaved", "RunError", "WrongUsage"), "esac_mpi.errors"),
+}
 
 
 def __getattr__(name: str) -> Any:

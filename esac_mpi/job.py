@@ -65,6 +65,8 @@ class Job:
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
     not_finite: int = 0  # generations since the start that had returns that are not finite
+    listener: Callable[[dict[str, Any]], object] | None = None  # hears of every generation, on rank 0
+    has_listener: bool = False  # whether rank 0 has one
     saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
 
     @property

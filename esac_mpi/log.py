@@ -21,10 +21,28 @@ REDRAW = 0.25  # least time between two drawings of the live table [s]
 SHARE, LONGEST = 0.02, 300.0  # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 
 
-def setup(rank: int, host: str) -> None:
-    """Print this rank's messages to stdout: all of rank 0, warnings of the others."""
+@contextmanager
+def kept() -> Iterator[None]:
+    """Put back where messages went, and how stdout takes them; close the files that they were appended to."""
+    handlers, propagate, level, stdout = logger.handlers[:], logger.propagate, logger.level, sys.stdout
+    errors = getattr(stdout, "errors", None)
+    try:
+        yield
+    finally:
+        for handler in logger.handlers:
+            if handler not in handlers:
+                handler.close()
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+        if errors is not None and hasattr(stdout, "reconfigure"):
+            stdout.reconfigure(errors=errors)
+
+
+def setup(rank: int, host: str, quiet: bool = False) -> None:
+    """Print this rank's messages to stdout: all of rank 0, unless it is quiet; warnings of the others."""
     console = _Console()
     console.setFormatter(_Formatter(rank, host, "%(message)s"))
+    console.setLevel(logging.WARNING if quiet else logging.INFO)
     logger.handlers[:] = [console]
     logger.propagate = False
     logger.setLevel(logging.INFO if rank == 0 else logging.WARNING)

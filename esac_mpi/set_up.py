@@ -75,9 +75,9 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     try:
         go_back(job, origin, source)
-    except Ended as end:
+    except BaseException as error:
         if job.run:
-            if end.code != FINISHED:
+            if isinstance(error, Ended) and error.code != FINISHED:
                 fail(job)
             job.run.close()
         raise

@@ -36,14 +36,15 @@ class Stop:
         self.grace = math.inf
         self._clock, self._abort = clock, abort
         self._heard: list[float] = []
+        self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
         self._give_up = math.inf  # when [s]
         self._inside = False
 
-    def listen(self) -> None:
-        """Take the signals over; to be called from the main thread."""
-        for number in SIGNALS:
-            signal.signal(number, self._hear)
-        signal.signal(signal.SIGALRM, self._alarm)
+    def listen(self, last: Callable[[], None] | None = None) -> None:
+        """Take the signals over; to be called from the main thread. last: what a third one does in place of the job's end."""
+        self._abort = last or self._abort
+        for number in (*SIGNALS, signal.SIGALRM):
+            self._before[number] = signal.signal(number, self._alarm if number == signal.SIGALRM else self._hear)
 
     def end(self) -> None:
         """Let signals and the alarm pass: the run is over, and its exit code stands."""
@@ -51,10 +52,20 @@ class Stop:
         for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
+    def let_go(self) -> None:
+        """Give the signals back to whom `listen` took them from."""
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before = {}
+
     def give_up_at(self, when: float) -> None:
         """Wish to stop, and give up what is unfinished at a time of the clock, or earlier if that was said before."""
         if when < self._give_up:
             self._give_up = when
+            if not self._before:  # nobody listens: what is unfinished is not interrupted
+                return
             signal.setitimer(signal.ITIMER_REAL, min(max(when - self._clock(), 1e-3), LONGEST), AGAIN)
 
     @property

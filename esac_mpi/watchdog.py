@@ -6,7 +6,6 @@ import faulthandler
 import math
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -17,16 +16,19 @@ class Watchdog:
     """What this rank is doing, and for how long.
 
     member_limit, silence_limit: how long one member, episode or slice may take, and how long other ranks may be waited for [s];
-    inf = for ever. generation: of the run. Time is counted in looks, so that a suspended job or a clock that jumps is no alarm.
+    inf = for ever. generation: of the run. sleeps: whether it never looks, since a person does. Time is counted in looks, so that
+    a suspended job or a clock that jumps is no alarm.
     """
 
     def __init__(self, who: str, abort: Callable[[str], None]) -> None:
         self.member_limit = self.silence_limit = math.inf
         self.generation = 0
+        self.sleeps = False
         self._who, self._abort = who, abort
         self._doing, self._waiting = "", False
         self._seconds = 0.0  # at it so far
         self._thread: threading.Thread | None = None
+        self._over = threading.Event()
 
     def works_on(self, what: str) -> None:
         """Begin something of which no part may take longer than member_limit."""
@@ -46,14 +48,20 @@ class Watchdog:
 
     def watch(self) -> None:
         """Begin to look."""
-        if self._thread is None and min(self.member_limit, self.silence_limit) < math.inf:
+        if self._thread is None and not self.sleeps and min(self.member_limit, self.silence_limit) < math.inf:
             self._thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
             self._thread.start()
 
+    def end(self) -> None:
+        """Look no more; return when nothing is left of it."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
     def _look(self) -> None:
-        while True:
+        tick = 0.0
+        while not self._over.wait(tick):
             tick = min(TICK, self.member_limit / 5, self.silence_limit / 5)
-            time.sleep(tick)
             if not self._doing:
                 continue
             self._seconds += tick

@@ -7,12 +7,14 @@ from esac_mpi.config import ALGORITHMS
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [
+    {"__init__"},
     {"commands"},
     {"experiments", "stress"},
     {"benchmarks", "policies"},
     {"analysis"},
-    {"__main__"},
-    {"train", "check"},
+    {"__main__", "library"},
+    {"session"},
+    {"loop", "check"},
     {"set_up"},
     {"warm_start"},
     {"job", "capacity", "forecast"},
@@ -23,7 +25,8 @@ LAYERS = [
     {"policy", "envs", "contracts"},
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__init__", "__version__", "directory", "ram", "turns", "agenda", "invocation", "shipped", "clock"}
+LAYERS[-1] |= {"__version__", "directory", "ram", "turns", "agenda", "errors", "threads", "began", "invocation", "shipped"}
+LAYERS[-1] |= {"clock"}
 BESIDE = {"commands", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
 ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}

@@ -5,10 +5,11 @@ import re
 
 import pytest
 from conftest import run as program
+from in_process import started
 from mpi4py import MPI
 from short_runs import HOLD, child, flip, snapshot
 
-from esac_mpi import check, train
+from esac_mpi import check
 from esac_mpi.check import directory
 from esac_mpi.comm import World
 from esac_mpi.config import load
@@ -37,15 +38,6 @@ def said(argv, capfd):
     return code, re.search(r"^  run  +(.*(?:\n {8}.*)*)", capfd.readouterr().out, re.M)[1]
 
 
-def started(argv):
-    """Start the run; return its exit code."""
-    world = World(MPI.COMM_SELF)
-    try:
-        return train.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
-    finally:
-        world.free()
-
-
 def nothing(path, monkeypatch):
     pass
 
@@ -60,7 +52,7 @@ def empty(path, monkeypatch):
 
 
 def complete(path, monkeypatch):
-    assert started([*TINY, "--run-dir", str(path)]) == 0
+    assert started(*TINY, "--run-dir", path) == 0
 
 
 def damaged(path, monkeypatch):
@@ -110,7 +102,7 @@ def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(place, b
     assert re.match(found.format(path=re.escape(str(place))), text), text
     old = {name: entry for name, entry in there.items() if name != str(place)}  # the directory's time: it was tried
     assert {name: entry for name, entry in snapshot(place.parent).items() if name != str(place)} == old
-    assert checked == started(line) == code
+    assert checked == started(*line) == code
 
 
 def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
@@ -122,7 +114,7 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
         2,
         True,
     )
-    assert started(line) == 2  # it still holds its lock
+    assert started(*line) == 2  # it still holds its lock
     process.kill()
     process.wait()
     process.stdout.close()

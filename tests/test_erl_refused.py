@@ -5,13 +5,12 @@ import re
 import numpy as np
 import pytest
 from conftest import EAGER, run
-from mpi4py import MPI
+from in_process import started
 from short_runs import snapshot
 from small_erl import arguments, made
 
-from esac_mpi import check, set_up, train
+from esac_mpi import check, set_up
 from esac_mpi.check import memory
-from esac_mpi.comm import World
 from esac_mpi.config import ConfigError, load
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.envs import TaskError, make
@@ -20,15 +19,6 @@ from esac_mpi.record import Run
 
 def words(name, *more):
     return list(map(str, arguments(name, *more)))
-
-
-def started(argv):
-    """Start the run in this process; return its exit code."""
-    world = World(MPI.COMM_SELF)
-    try:
-        return train.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
-    finally:
-        world.free()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +86,7 @@ def test_a_run_is_not_gone_on_with_by_another_crossover(tmp_path, alone, capsys)
     more = "--budget.generations", 1, "--run-dir", tmp_path / "run"
     alone(*arguments("pderl", *more))
     there = snapshot(tmp_path)
-    assert started(words("perl", *more)) == 2
+    assert started(*words("perl", *more)) == 2
     told = capsys.readouterr().err
     assert "algorithm: 'pderl' -> 'perl'" in told
     assert "erl.crossover: 'distillation' -> 'n_point'" in told
@@ -118,7 +108,7 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
     more = ["--erl.fitness_episodes", 2, "--erl.start_steps", 200, "--erl.updates_per_step", 0.5, "--budget.generations", 4]
-    assert started(words("pderl", "--task.id", "own_envs:Counting-v0", *more, "--run-dir", tmp_path / "run")) == 0
+    assert started(*words("pderl", "--task.id", "own_envs:Counting-v0", *more, "--run-dir", tmp_path / "run")) == 0
     (counts,) = (tmp_path / "counts").iterdir()
     opened = Run.open(tmp_path / "run")
     rows = {name.removeprefix("metrics/"): opened.columns[name][-1] for name in opened.columns.scalars}

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from mpi4py import MPI
+from in_process import started
 
 import esac_mpi
-from esac_mpi import __main__, batch_system, config, job, log, train
+from esac_mpi import batch_system, config, job, log, loop, session
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.curves import position
-from esac_mpi.comm import World
 from esac_mpi.config import Config, load, updated
 from esac_mpi.counters import Best
 from esac_mpi.record import Run, publish, read
@@ -37,11 +36,7 @@ def begun(tmp_path):
 
 def go_on(argv):
     """Run the program's work in this process; return the exit code."""
-    world = World(MPI.COMM_SELF)
-    try:
-        return train.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
-    finally:
-        world.free()
+    return started(*argv)
 
 
 def generation(path):
@@ -108,7 +103,7 @@ def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkey
 
 def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(train.time, "process_time", lambda: told.append(float(len(told))) or told[-1])
+    monkeypatch.setattr(loop.time, "process_time", lambda: told.append(float(len(told))) or told[-1])
     assert go_on([*TINY, "--run-dir", str(tmp_path / "a")]) == 0
     assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == told[-1] > 0
 
@@ -138,9 +133,9 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert batch_system.later_round(environ) == said
-    monkeypatch.setattr(__main__.log.logger, "propagate", True)
+    monkeypatch.setattr(log.logger, "propagate", True)
     world = SimpleNamespace(rank=0, from_root=lambda value: value)
-    found, fresh = __main__.parse(world, ["--seed", "3", "--fresh"])
+    found, fresh = session.agreed(world, lambda: load(["--seed", "3", "--fresh"]))
     assert (found.seed, fresh) == (3, not said)
     assert (f"--fresh is ignored in a job's later round ({said})" in caplog.text) == bool(said)
 
@@ -148,12 +143,12 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, tmp_path):
     said = []
-    monkeypatch.setattr(train.log, "say", said.append)
-    monkeypatch.setattr(train, "save", lambda *arguments: True)
+    monkeypatch.setattr(loop.log, "say", said.append)
+    monkeypatch.setattr(loop, "save", lambda *arguments: True)
     state = SimpleNamespace(generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0))
     run = SimpleNamespace(path=tmp_path, starts=1, restored=None, close=lambda: None)
     stopped = job.Job(Config(), SimpleNamespace(from_root=lambda code: code), None, None, state, None, None, run)
-    assert train.finish(stopped, *([True] if fresh else [])) == job.STOPPED
+    assert loop.finish(stopped, *([True] if fresh else [])) == job.STOPPED
     but = ", without --fresh," if fresh else ""
     assert said[0] == f"stopped at generation 5, saved; run the same command again{but} to go on"
 

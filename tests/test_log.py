@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from esac_mpi import log, noise, train
+from esac_mpi import log, loop, noise
 from esac_mpi.config import Config
 from esac_mpi.job import Job
 from esac_mpi.log import Display, compact, duration
@@ -227,7 +227,7 @@ def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_count
     job = Job(config, None, None, params, SimpleNamespace(generation=0), None, None)
     for k in range(1, 1001):
         job.state.generation = k
-        train.tell_not_finite(job, [k % 50, 7] if k % 2 else [])  # 500 generations have some
+        loop.tell_not_finite(job, [k % 50, 7] if k % 2 else [])  # 500 generations have some
     words = [line.split() for line in lines]
     assert [int(w[1].strip(":")) for w in words] == [1, 3, 5, 7, 9, 15, 31, 63, 127, 255, 511]
     assert lines[1].startswith("generation 3: the return of member(s) [3, 7] is not finite: ranked last, counted")

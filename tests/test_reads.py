@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from esac_mpi import config, train
+from esac_mpi import config, loop
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
 from esac_mpi.experiments import design
@@ -108,7 +108,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
     assert sum(a != b for a, b in zip(flatten(base), flatten(changed), strict=True)) == len(idle)
     assert config.differences(base, changed) == {}
     for name, chosen in (("base", base), ("changed", changed)):
-        code = train.train(updated(chosen, {"run_dir": str(tmp_path / name)}), False, world, [])
+        code = loop.train(updated(chosen, {"run_dir": str(tmp_path / name)}), False, world, [])
         assert code == 0
     for file in ("checkpoint.h5", "metrics.h5"):
         one, two = (read(tmp_path / name / file)[0] for name in ("base", "changed"))

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+import in_process
 import numpy as np
 import pytest
 from conftest import LEARNER, run
@@ -11,7 +12,7 @@ from mpi4py import MPI
 from small_erl import options as genetic
 from whole_runs import assert_same_run, science
 
-from esac_mpi import check, evolution, log, train
+from esac_mpi import check, evolution, log
 from esac_mpi.check import directory
 from esac_mpi.comm import World
 from esac_mpi.config import ALGORITHMS, load, table_of
@@ -56,12 +57,7 @@ def options(algorithm, **more):
 
 def started(path, *words):
     """Make a run in this process; return its exit code."""
-    argv = [str(word) for word in (*words, "--run-dir", path)]
-    world = World(MPI.COMM_SELF)
-    try:
-        return train.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
-    finally:
-        world.free()
+    return in_process.started(*words, "--run-dir", path)
 
 
 def saved(path, previous=False):

@@ -93,6 +93,8 @@ class Node:
         if self._counter:
             self._counter.Unlock_all()
             self._counter.Free()
+        if self._comm != MPI.COMM_NULL:
+            self._comm.Free()
 
     def _shared_counter(self) -> tuple[MPI.Win, np.ndarray]:
         """Return the node's counter, and whether a rank of the node gave up, int64 [1]."""

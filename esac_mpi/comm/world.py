@@ -316,6 +316,8 @@ class World:
         self.end_dispatch()
         self._boards.clear()
         self._node.free()
+        if self._leaders != MPI.COMM_NULL:
+            self._leaders.Free()
 
     def _settle(self) -> None:
         """Take the messages of `_tell`; none comes after them."""

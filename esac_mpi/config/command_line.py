@@ -1,22 +1,18 @@
 """The command line: every field by its dotted name, parsed by tyro, and one configuration of what was said where."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from esac_mpi.config import kwargs
-from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
+from esac_mpi.config.fields import flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
-from esac_mpi.config.halves import from_esac, told_of_half
 from esac_mpi.config.help import read_by
+from esac_mpi.config.joining import joined
 from esac_mpi.config.names import known
-from esac_mpi.config.reads import unread
-from esac_mpi.config.rules import check
-from esac_mpi.config.sources import resolved, set_in_vain
-from esac_mpi.config.whole import ALGORITHMS, Config, table_of
+from esac_mpi.config.whole import ALGORITHMS, Config
 
 
 def as_words(value: Any) -> list[str]:
@@ -46,28 +42,7 @@ def load(
     names = _command_line_names(argv)
     parsed = dict(flatten(_parse(argv, updated(Config(), file))))
     named = {name: parsed[name] for name in names}
-    config = resolved(file, named)
-    try:
-        check(config)
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}" if source else str(error)) from error
-    _refuse_unread(config, named)
-    taken = from_esac(file, named)
-    if told := told_of_half(taken, source):
-        say(told)
-    if idle := set_in_vain(config, file, taken):
-        warn(f"{source}: this run does not read {', '.join(idle)}")
-    return config, fresh
-
-
-def _refuse_unread(config: Config, named: Iterable[str]) -> None:
-    """Raise ConfigError where the command line sets what this run does not read."""
-    told = []
-    for name, why in unread(config, named).items():
-        own = f"{table_of(config.algorithm)}.{name.rpartition('.')[2]}"
-        told.append(f"--{name}: {why}" + (f"; did you mean --{own}?" if own in NAMES and own != name else ""))
-    if told:
-        raise ConfigError(f"command line: {'; '.join(told)}")
+    return joined(file, named, "command line", source, say, warn), fresh
 
 
 def _unshortened(token: str) -> str:

@@ -2,8 +2,8 @@
 
 import math
 import shlex
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -37,12 +37,22 @@ IN_FULL = 5  # generations with returns that are not finite whose members are to
 SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
 
 
-def train(
-    config: Config, fresh: bool, world: World, command: list[str], seconds_left: float = math.inf, elapsed: float = 0.0
-) -> int:
-    """Run `config` to the end of its budget, from where its run directory stands; return the exit code.
+Listener = Callable[[dict[str, Any]], object]  # a row by its columns -> whether the run is to end here, saved
 
-    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s].
+
+def train(
+    config: Config,
+    fresh: bool,
+    world: World,
+    command: list[str],
+    seconds_left: float = math.inf,
+    elapsed: float = 0.0,
+    listener: Listener | None = None,
+) -> int:
+    """Run `config` to the end of its budget, from where its run directory stands; return the exit code. Raises Ended.
+
+    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s]. listener: rank 0's hears of
+    every generation.
     """
     world.stop.grace = config.stop.grace_seconds
     seconds_left = min(3600 * config.max_hours or math.inf, seconds_left)
@@ -54,9 +64,11 @@ def train(
     try:
         job = set_up(config, fresh, world, command)
     except Ended as end:
-        if world.rank == 0:
-            log.say(f"esac_mpi: {end}") if end.code == FINISHED else print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
-        return end.code
+        if end.code == FINISHED:
+            log.say(f"esac_mpi: {end}")
+            return FINISHED
+        raise
+    job.listener, job.has_listener = listener, world.from_root(listener is not None)
     job.deadline = world.clock() + world.from_root(deadline - world.clock())  # rank 0's decides, on every rank's own clock
     try:
         world.agree()
@@ -68,6 +80,10 @@ def train(
         if job.run:
             fail(job)
         raise
+    finally:
+        if job.run and job.display:
+            job.display.close()
+            job.run.close()
 
 
 def go_on(job: Job) -> None:
@@ -76,8 +92,8 @@ def go_on(job: Job) -> None:
     before = job.run.wall_seconds if job.run else 0.0
     tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
     keep_time(job)
-    told = tell_pace(job)
-    while job.unevaluated or (progress(job) < 1 and not world.stopping):
+    told, over = tell_pace(job), False
+    while job.unevaluated or (progress(job) < 1 and not world.stopping and not over):
         began = world.clock()
         try:
             if not job.unevaluated:
@@ -102,8 +118,20 @@ def go_on(job: Job) -> None:
             tried = checkpoint_if_due(job, tried)
             told = told or tell_pace(job)
             recording = world.clock() - now
+        over = heard(job)
         job.seconds.append(world.clock() - began)
         keep_time(job)
+
+
+def heard(job: Job) -> bool:
+    """Let rank 0's listener hear of the generation; return, on all ranks, whether it ends the run here."""
+    if not job.has_listener:
+        return False
+    answer = None
+    if job.run and job.listener:
+        row = job.run.last_row().items()
+        answer = job.listener({name: value.copy() if np.ndim(value) else value.item() for name, value in row})
+    return bool(job.world.from_root(bool(answer)))
 
 
 def keep_time(job: Job) -> None:

@@ -1,0 +1,34 @@
+"""How a training ended that did not go well, for who calls `esac_mpi.train`: the command line's exit codes as exceptions."""
+
+
+class RunError(Exception):
+    """A training that was refused or has failed, in a sentence. code: the command line's exit code."""
+
+    code = 1
+
+
+class WrongUsage(RunError):
+    """A setting, task, source, launch or directory with which no run can be made; nothing was created."""
+
+    code = 2
+
+
+class NoCheckpoint(RunError):
+    """The run, or the one to begin from, has no checkpoint that can be read; nothing was changed."""
+
+    code = 65
+
+
+class NotSaved(RunError):
+    """The state could not be saved; the checkpoint before it stands."""
+
+    code = 74
+
+
+class Interrupted(RunError):
+    """Stopped by a signal before it began; nothing was written."""
+
+    code = 75
+
+
+KINDS = {kind.code: kind for kind in (RunError, WrongUsage, NoCheckpoint, NotSaved, Interrupted)}

@@ -1,0 +1,69 @@
+"""`from esac_mpi import train`: a training by one call, from a script or a notebook, or on all ranks under mpirun."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from esac_mpi import errors, job, session
+from esac_mpi.config import Config, as_words, changed, joined, read_file, settings
+from esac_mpi.log import say, warn
+from esac_mpi.loop import Listener
+
+if TYPE_CHECKING:
+    from esac_mpi.record import RunFiles
+
+Settings = Mapping[str, Any]
+WHO = "settings"  # in messages
+SENTENCES = {
+    job.UNSAVED: "its last state could not be saved; the checkpoint before it stands",
+    job.FAILED: "it was started in vain too often (stop.starts), and counts as failed",
+}
+
+
+def train(
+    config: Config | str | os.PathLike[str] | None = None,
+    given: Settings | None = None,
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    start_from: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    callback: Listener | None = None,
+    quiet: bool = False,
+) -> "RunFiles | None":
+    """Train, or go on with a run where its directory stands; return the run's files, None on all ranks but 0.
+
+    config: a TOML file, a Config, or None for the defaults. given: what differs, by dotted names, {"esac.sigma": 0.02}, or
+    tables. run_dir, start_from, fresh: as --run-dir, --from and --fresh. callback: called on rank 0 after every generation with
+    its row, {name: number or array}, the columns of metrics/ in docs/hdf5.md; what is true of its answer ends the training there,
+    saved, on all ranks. quiet: nothing is printed but warnings. Under mpirun all ranks call this alike.
+
+    A training that was stopped before its budget is spent returns, too: run.status["status"] is "requeue", and the same call goes
+    on with it. Raises RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
+    docs/python.md.
+    """
+    places = {"run_dir": run_dir, "start_from": start_from}
+    named = {**(given or {}), **{name: os.fspath(path) for name, path in places.items() if path is not None}}
+    words = [] if config is None or isinstance(config, Config) else [os.fspath(config)]
+    command = ["esac_mpi.train", *words, *(word for n, v in named.items() for word in (f"--{n}", *as_words(v)))]
+    asked = session.Asked(lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback)
+    try:
+        code, path = session.guest(asked, quiet)
+    except job.Ended as end:
+        raise errors.KINDS[end.code](str(end)) from None
+    if code not in (job.FINISHED, job.STOPPED):
+        raise errors.KINDS[code](f"{path or 'the run'}: {SENTENCES[code]}")
+    if path is None:
+        return None
+    from esac_mpi.record import Run  # rank 0 alone reads files
+
+    return Run.open(path)
+
+
+def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
+    """Return the configuration that settings make of a file, another configuration or the defaults. Raises ConfigError."""
+    named = settings(given, WHO)
+    if isinstance(config, Config):
+        return changed(config, named, WHO)
+    source = "" if config is None else os.fspath(config)
+    return joined(read_file(Path(source)) if source else {}, named, WHO, source, say, warn)

@@ -1,0 +1,186 @@
+"""A training in this process, one of its ranks, whoever asks for it: the command line, a script, a notebook.
+
+The command line's process ends with its training: an error of one rank ends them all, and signals pass at the end. In another's
+all is put back as it was found, and an error is an exception like any, as long as there is no other rank to wait for ever.
+"""
+
+import math
+import os
+import platform
+import random
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from esac_mpi import agenda, batch_system, began, check, comm, job, learners, log, loop, rollout, set_up, threads
+from esac_mpi.config import Config, ConfigError
+
+ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
+ON_ROOT = (learners.LearnerNotFinite, rollout.ReturnDiffers, agenda.OrderDiffers)  # that rank 0 alone raises
+
+Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
+
+
+class Asked(NamedTuple):
+    """What a training is asked for."""
+
+    resolve: Callable[[], Answer]  # rank 0 alone calls it; it may raise ConfigError, or SystemExit after a text of help
+    command: list[str]  # for the run's files
+    listener: loop.Listener | None = None  # hears of every generation
+    looks: bool = False  # --check in place of a run
+
+
+class Outcome(NamedTuple):
+    """How a training ended."""
+
+    code: int  # the command line's exit code
+    path: Path | None = None  # of the run, on rank 0
+
+
+def program(asked: Asked) -> int:
+    """Carry a training out in a process that ends with it; return its exit code."""
+    world = None
+    try:
+        world = comm.World()
+        log.setup(world.rank, platform.node())
+        world.stop.listen()
+        return carried_out(world, asked, began.SECONDS_LEFT, time.monotonic() - began.BEGAN).code
+    except Exception as error:
+        end = as_end(error, ON_ALL)
+        if end is None:
+            abort(world, error)
+        if world is None or world.rank == 0:
+            print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
+        return end.code
+    except BaseException as error:
+        abort(world, error)
+    finally:
+        if world:
+            world.stop.end()
+
+
+def guest(asked: Asked, quiet: bool = False) -> Outcome:
+    """Carry a training out in a process that goes on after it; all ranks call this. Raises job.Ended, on all ranks.
+
+    quiet: nothing is printed but warnings.
+    """
+    world, left = None, began.SECONDS_LEFT - (time.monotonic() - began.BEGAN)
+    try:
+        with put_back(), log.kept():
+            world = comm.World()
+            log.setup(world.rank, platform.node(), quiet)
+            with heard(world):
+                return carried_out(world, asked, left, 0.0)
+    except BaseException as error:
+        alone = world is None or world.size == 1
+        end = as_end(error, (*ON_ALL, *ON_ROOT) if alone else ON_ALL)
+        if end is not None:
+            raise end from None
+        if not alone:
+            abort(world, error)
+        raise
+
+
+def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+    """Do what is asked for; return how it ended. Raises job.Ended for what is refused. See loop.train for the times."""
+    try:
+        comm.check_launcher(dict(os.environ), world.size)
+        answer = agreed(world, asked.resolve)
+        if isinstance(answer, int):
+            return Outcome(answer)
+        config, fresh = answer
+        if asked.looks:
+            left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
+            return Outcome(check.check(config, world, left, fresh))
+        code = loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener)
+        return Outcome(code, set_up.run_directory(config) if world.leads else None)
+    finally:
+        if sys.exception() is None or world.size == 1:
+            world.free()
+
+
+def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
+    """Return rank 0's answer on all ranks, or the exit code of one that has printed its help. Raises job.Ended."""
+    answer: Answer | int = 0
+    refusal = ""
+    if world.rank == 0:
+        try:
+            answer = resolve()
+            if answer[1] and (later := batch_system.later_round(os.environ)):
+                log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
+                answer = answer[0], False
+        except ConfigError as error:
+            refusal = str(error)
+        except SystemExit as end:  # tyro has printed its help or its complaint
+            answer = end.code if isinstance(end.code, int) else job.FAILED
+    answer, refusal = world.from_root((answer, refusal))
+    if refusal:
+        raise job.Ended(job.WRONG_USAGE, refusal)
+    return answer
+
+
+def as_end(error: BaseException, shared: tuple[type[Exception], ...]) -> job.Ended | None:
+    """Return the end of a run that an error means to all ranks, None for one that they do not share. shared: kinds they do."""
+    if isinstance(error, job.Ended):
+        return error
+    if isinstance(error, comm.LaunchError):
+        return job.Ended(job.WRONG_USAGE, str(error))
+    return job.Ended(job.FAILED, last_words(error)) if isinstance(error, shared) else None
+
+
+def last_words(error: BaseException) -> str:
+    """Return what to say of an error that ends a run."""
+    if not isinstance(error, ON_ROOT):
+        return str(error)
+    return ", ".join([str(error), *getattr(error, "__notes__", [])]) + "; the last checkpoint stands"
+
+
+def abort(world: comm.World | None, error: BaseException) -> NoReturn:
+    """End all ranks, and say why."""
+    if isinstance(error, ON_ROOT):
+        comm.abort(job.FAILED, f"esac_mpi: {last_words(error)}")
+    who = f"rank {world.rank}" if world else "a rank"
+    comm.abort(job.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")
+
+
+@contextmanager
+def heard(world: comm.World) -> Iterator[None]:
+    """Let signals stop a training as they stop the command line's, and put their handlers back; no thread is left.
+
+    Only the main thread hears signals. On one rank a third one is a KeyboardInterrupt, and nothing watches for what hangs: a
+    person does.
+    """
+    if threading.current_thread() is threading.main_thread():
+        world.stop.listen(interrupt if world.size == 1 else None)
+    world.watchdog.sleeps = world.size == 1
+    try:
+        yield
+    finally:
+        world.stop.let_go()
+        world.watchdog.end()
+
+
+def interrupt() -> None:
+    """Raise KeyboardInterrupt."""
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def put_back() -> Iterator[None]:
+    """Put back what a training changes in its process: numbers of threads, and the global random numbers."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - a learner's library sets it
+    try:
+        with threads.one_each() as known:
+            if not known:
+                log.warn("numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line")
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002

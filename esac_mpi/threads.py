@@ -1,0 +1,56 @@
+"""One thread a rank for linear algebra: ranks share the cores, and bits depend on the number."""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # that a library reads when it is loaded
+OPENBLAS = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")  # its two functions
+
+
+def limit_program() -> None:
+    """Let what is loaded from now on have one thread, for as long as the process lives."""
+    for name in VARIABLES:
+        os.environ[name] = "1"
+
+
+@contextmanager
+def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
+    """Let every OpenBLAS and torch have one thread, loaded before or meanwhile; put back what they had.
+
+    Yields whether that is known to hold of the BLAS: another one keeps its number.
+    """
+    usual = int(os.environ.get(VARIABLES[0], "") or len(os.sched_getaffinity(0)))
+    variables = {name: os.environ.get(name) for name in VARIABLES}
+    before = {path: get() for path, get, _ in openblas(maps)}
+    torch: Any = sys.modules.get("torch")
+    torch_before = torch.get_num_threads() if torch else usual
+    limit_program()
+    for _, _, put in openblas(maps):
+        put(1)
+    if torch:
+        torch.set_num_threads(1)
+    try:
+        yield bool(before) or all(variables[name] == "1" for name in VARIABLES)
+    finally:
+        for name, value in variables.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        for path, _, put in openblas(maps):
+            put(before.get(path, usual))
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(torch_before)
+
+
+def openblas(maps: Path) -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:
+    """Yield the file of each OpenBLAS that this process has loaded, what says its number of threads and what sets it."""
+    lines = maps.read_text(errors="replace").splitlines() if maps.exists() else []
+    for path in sorted({line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower()}):
+        library = ctypes.CDLL(path)
+        for name in OPENBLAS:
+            if hasattr(library, name.format("set")):
+                yield path, getattr(library, name.format("get")), getattr(library, name.format("set"))
+                break

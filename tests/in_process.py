@@ -1,0 +1,23 @@
+"""Runs in the process of the tests: quick, and their parts can be exchanged. Signals stay with pytest."""
+
+import sys
+
+from mpi4py import MPI
+
+from esac_mpi import loop
+from esac_mpi.comm import World
+from esac_mpi.config import load
+from esac_mpi.job import Ended
+
+
+def started(*words: object) -> int:
+    """Make the run of a command line; return its exit code, and print why, as the program does."""
+    argv = [str(word) for word in words]
+    world = World(MPI.COMM_SELF)
+    try:
+        return loop.train(*load(argv), world, ["python", "-m", "esac_mpi", *argv])
+    except Ended as end:
+        print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
+        return end.code
+    finally:
+        world.free()

@@ -1,0 +1,269 @@
+"""A training by one call from Python: its results, its callback, its errors, and what it leaves behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
+from whole_runs import assert_same_run
+
+import esac_mpi
+from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage, job, log, loop, threads
+from esac_mpi.config import Budget, flatten, load
+from esac_mpi.rollout import ThetaNotFinite
+
+TINY = {
+    **{"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
+    **{"evaluation.episodes": 1, "budget.generations": 3, "display.style": "plain"},
+}
+
+
+def settings(words):
+    """Return the settings that a command line's words are."""
+    config = load([str(word) for word in words])[0]
+    named = {str(word)[2:] for word in words if str(word).startswith("--")}
+    return {name: value for name, value in flatten(config) if name in named}
+
+
+def tiny(path, callback=None, **more):
+    return esac_mpi.train(None, TINY, run_dir=path, callback=callback, quiet=True, **more)
+
+
+def test_settings_are_those_of_the_command_line(tmp_path):
+    """Files, dotted names, tables, tuples, numbers of numpy, and a path."""
+    (tmp_path / "es.toml").write_text('algorithm = "es"\n[es]\nsigma = 0.2\n[policy]\nhidden = [4]\n')
+    given = {"task": {"id": "CyclicMDP-v0", "horizon": np.int64(9)}, "es.population_size": 4, "budget.generations": 1}
+    found = esac_mpi.train(tmp_path / "es.toml", {**given, "policy.hidden": (5,)}, run_dir=tmp_path / "run", quiet=True)
+    words = [tmp_path / "es.toml", "--task.id", "CyclicMDP-v0", "--task.horizon", 9, "--es.population_size", 4]
+    same, _ = load([str(word) for word in (*words, "--budget.generations", 1, "--policy.hidden", 5)])
+    assert found.config == same
+    assert found.config.budget == Budget(generations=1, nominal_steps=0)
+    command = found.provenance["command"]
+    assert command.startswith(f"esac_mpi.train {tmp_path / 'es.toml'} ")
+    assert command.endswith(f"--policy.hidden 5 --run_dir {tmp_path / 'run'}")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"es.sigmma": 1.0}, "settings: unknown key 'es.sigmma'; did you mean 'es.sigma'?"),
+        ({"es.sigma": "wide"}, "settings: es.sigma = 'wide': expected a number"),
+        ({"es.sigma": -1.0}, "es.sigma = -1.0: must be positive and finite"),
+        ({"sac.gamma": 0.9}, "settings: sac.gamma: algorithm = es does not read it"),
+        ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
+    ],
+)
+def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(given, said, tmp_path, capfd):
+    with pytest.raises(WrongUsage, match=re.escape(said)) as caught:
+        esac_mpi.train(None, {**TINY, **given}, run_dir=tmp_path / "run")
+    assert caught.value.code == 2
+    assert isinstance(caught.value, RunError)
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "run").exists()
+
+
+def test_runs_without_a_readable_checkpoint_or_of_other_settings_are_refused_alike(tmp_path):
+    tiny(tmp_path / "run")
+    with pytest.raises(WrongUsage, match=r"es\.sigma: 0\.005 -> 0\.3"):
+        esac_mpi.train(None, {**TINY, "es.sigma": 0.3}, run_dir=tmp_path / "run", quiet=True)
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        (tmp_path / "run" / name).write_bytes(b"not HDF5")
+    with pytest.raises(NoCheckpoint) as caught:
+        tiny(tmp_path / "run")
+    assert caught.value.code == 65
+    assert tiny(tmp_path / "run", fresh=True).generation == 3
+    assert (tmp_path / "run.old-1").is_dir()
+
+
+def test_a_callback_sees_every_row_as_it_is_stored_and_ends_the_run_saved(tmp_path):
+    rows = []
+    stopped = tiny(tmp_path / "run", lambda row: rows.append(row) or row["generation"] == 2)
+    assert (stopped.status["status"], stopped.generation) == ("requeue", 2)
+    for name, column in stopped.columns.items():
+        if name.startswith("metrics/"):
+            np.testing.assert_array_equal([row[name[8:]] for row in rows], column, err_msg=name)
+    assert type(rows[0]["generation"]) is int
+    rows[0]["fitness"][:] = 0  # a copy
+    tiny(tmp_path / "run", rows.append)
+    assert [row["generation"] for row in rows] == [1, 2, 3]
+    tiny(tmp_path / "straight")
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+    assert tiny(tmp_path / "run", rows.append).status["status"] == "complete"
+    assert len(rows) == 3  # there was nothing to do
+
+
+def test_an_error_of_a_callback_comes_as_it_is_and_lets_go_of_the_run(tmp_path):
+    def fails(row):
+        raise ZeroDivisionError("of the callback")
+
+    with pytest.raises(ZeroDivisionError, match="of the callback"):
+        tiny(tmp_path / "run", fails)
+    assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
+    holds = (
+        "import sys; from pathlib import Path; from esac_mpi.record import lock; sys.exit(not lock.is_free(Path(sys.argv[1])))"
+    )
+    assert subprocess.run([sys.executable, "-c", holds, tmp_path / "run"], env=environment(), check=False).returncode == 0
+    assert tiny(tmp_path / "run").generation == 3
+
+
+def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
+    def diverged(job):
+        raise ThetaNotFinite("theta_es is no longer finite")
+
+    monkeypatch.setattr(loop, "go_on", diverged)
+    with pytest.raises(RunError, match="no longer finite") as caught:
+        tiny(tmp_path / "run")
+    assert (type(caught.value), caught.value.code) == (RunError, 1)
+
+
+def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "save", lambda *arguments: False)
+    with pytest.raises(esac_mpi.NotSaved, match="could not be saved; the checkpoint before it stands") as caught:
+        tiny(tmp_path / "run")
+    assert caught.value.code == job.UNSAVED
+
+
+def left_behind():
+    """Return what a training must not change in its process."""
+    numbers = [get() for _, get, _ in threads.openblas(threads.Path("/proc/self/maps"))]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)]
+    alive = sorted(thread.name for thread in threading.enumerate())
+    logs = log.logger.handlers[:], log.logger.propagate, log.logger.level
+    drawn = np.random.get_state()[1].tolist()  # noqa: NPY002
+    return numbers, handlers, alive, logs, dict(os.environ), drawn, sys.stdout.errors, signal.getitimer(signal.ITIMER_REAL)
+
+
+@pytest.mark.parametrize("ends", ["well", "in an error"])
+def test_nothing_is_left_behind(tmp_path, ends):
+    tiny(tmp_path / "first")  # which imports
+    during = []
+    for _, _, put in threads.openblas(threads.Path("/proc/self/maps")):
+        put(2)
+
+    def hears(row):
+        during.append(left_behind())
+        return {}["x"] if ends == "in an error" else None
+
+    before = left_behind()
+    try:
+        tiny(tmp_path / "run", hears)
+    except KeyError:
+        assert ends == "in an error"
+    assert left_behind() == before
+    assert set(during[0][0]) <= {1}
+    assert during[0][1] != before[1]
+
+
+def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_path, monkeypatch):
+    def once(row):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    run = tiny(tmp_path / "run", once)
+    assert (run.status["status"], run.generation) == ("requeue", 2)  # the wish travels with the next exchange
+    monkeypatch.setattr("esac_mpi.stop.SAME", -1.0)
+
+    def thrice(row):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        tiny(tmp_path / "other", thrice)
+    assert tiny(tmp_path / "other").generation == 3
+
+
+def test_in_another_thread_a_training_hears_no_signals(tmp_path):
+    handler, found = signal.getsignal(signal.SIGINT), []
+
+    def trains():
+        found.append(tiny(tmp_path / "run", lambda row: signal.getsignal(signal.SIGINT) != handler))
+
+    thread = threading.Thread(target=trains)
+    thread.start()
+    thread.join(300)
+    assert found[0].generation == 3
+
+
+def test_quiet_is_of_what_is_printed_alone(tmp_path, capfd):
+    tiny(tmp_path / "run")
+    assert capfd.readouterr().out == ""
+    assert "finished at generation 3" in (tmp_path / "run/log.txt").read_text()
+    esac_mpi.train(None, TINY, run_dir=tmp_path / "other")
+    assert "esac_mpi: es on CyclicMDP-v0, seed 0" in capfd.readouterr().out
+
+
+NOTEBOOK = """
+import json, sys
+import numpy as np  # with as many threads as it likes
+np.ones((300, 300)) @ np.ones((300, 300))
+from esac_mpi import train
+for given in json.loads(sys.argv[1]):
+    train(None, given, quiet=True)
+"""
+
+
+def test_a_notebook_gives_the_bits_of_the_command_line_also_the_second_time(tmp_path, alone):
+    """Two trainings of one process, of ESAC and of ES, in one that has loaded numpy, against two processes."""
+    given = []
+    for name, words in (("esac", CYCLIC), ("es", CYCLIC_ES)):
+        alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / name)
+        given.append({**settings(words), "budget.generations": 6, "run_dir": str(tmp_path / f"{name}-python")})
+    variables = {name: value for name, value in environment().items() if name not in threads.VARIABLES}
+    line = [sys.executable, "-c", NOTEBOOK, json.dumps(given)]
+    done = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    for name in ("esac", "es"):
+        assert_same_run(tmp_path / name, tmp_path / f"{name}-python")
+
+
+SCRIPT = """
+import json, sys
+from esac_mpi import WrongUsage, train
+given, path = json.loads(sys.argv[1]), sys.argv[2]
+run = train(None, given, run_dir=path, quiet=True, callback=lambda row: row["generation"] == 2)
+stopped = run and run.generation
+run = train(None, given, run_dir=path, quiet=True)
+try:
+    train(None, {**given, "es.sigma": 7.0}, run_dir=path, quiet=True)
+except WrongUsage as error:
+    print(json.dumps([stopped, run and run.generation, error.code]), flush=True)
+"""
+
+
+def test_all_ranks_make_the_same_call(tmp_path):
+    (tmp_path / "study.py").write_text(SCRIPT)
+    done = run(3, json.dumps(TINY), tmp_path / "ranks", program=(str(tmp_path / "study.py"),))
+    answers = sorted(line for line in done.stdout.split("\n") if line.startswith("["))
+    assert [json.loads(answer) for answer in answers] == [[2, 3, 2], [None, None, 2], [None, None, 2]]
+    tiny(tmp_path / "alone")
+    assert_same_run(tmp_path / "alone", tmp_path / "ranks")
+
+
+def test_the_page_is_right(tmp_path, monkeypatch):
+    """The examples of docs/python.md, one after the other, in a directory of their own; that for many ranks on one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    small = 'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\npopulation_size = 4\n[policy]\nhidden = [4]\n'
+    (tmp_path / "configs/quickstart.toml").write_text(small)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    spaces = [{} for _ in blocks]
+    for block, space in zip(blocks, spaces, strict=True):
+        exec(block, space)
+    assert (spaces[0]["run"].status["status"], spaces[0]["run"].generation) == ("complete", 2)
+    assert spaces[1]["second"].start["taken"][:2] == ["theta_es", "Adam's moments"]
+    assert spaces[4]["run"].config.seed == 2
+
+
+def test_the_package_loads_nothing_before_it_is_asked():
+    code = "import sys, esac_mpi; print(*sorted({n.split('.')[0] for n in sys.modules} & {'numpy', 'h5py', 'mpi4py', 'torch'}))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+    assert esac_mpi.Config is Config
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        _ = esac_mpi.trian
