@@ -129,6 +129,15 @@ def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
     assert_same(run, straight)
 
 
+def test_another_run_begins_with_its_best_point_without_a_word_of_its_module(extended, straight):
+    run = extended.path / "branch"
+    words = ["--budget.generations", 2, "--seed", 1, "--random_search.radius", 0.5, "--from", straight, "--run-dir", run]
+    assert f"  begun from {straight}, generation 120: theta, episodic_return\n" in extended.call(extended.line(0, *words))
+    best, columns = rows(straight)[0]["metrics/fitness"].max(), rows(run)[0]
+    bar = np.maximum.accumulate([best, *columns["metrics/fitness"].max(axis=1)])
+    assert columns["metrics/moved"].tolist() == (bar[1:] > bar[:-1]).tolist()
+
+
 def test_a_bad_field_is_refused(extended):
     said = extended.call(extended.line(0, "--random_search.radius", "-1"), code=2)
     assert "random_search.radius = -1.0" in said

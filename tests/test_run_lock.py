@@ -107,7 +107,7 @@ def test_the_age_of_the_lock_is_told_by_the_file_server_not_by_this_host(tmp_pat
 def test_a_run_touches_its_lock(tmp_path, monkeypatch):
     monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.1)
     run = begin(tmp_path)
-    for action in (run.beat, lambda: run.status("running", 1), lambda: time.sleep(1)):  # at each publication, and between
+    for action in (run._held.beat, lambda: run.status("running", 1), lambda: time.sleep(1)):  # at each publication, and between
         touched(tmp_path, ago=1000)
         action()
         assert (tmp_path / "run.lock").stat().st_mtime > time.time() - 60
