@@ -1,90 +1,25 @@
-"""Runs that begin where others stand: what they take, what not and why, what is refused, and that the promises hold."""
+"""Runs that begin where others stand: what they take, what not and why, and that the promises hold."""
 
 import json
 import re
 import shutil
 
-import in_process
 import numpy as np
 import pytest
-from conftest import LEARNER, run
-from mpi4py import MPI
-from small_erl import options as genetic
+from conftest import run
+from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
-from esac_mpi import check, evolution, log
-from esac_mpi.check import directory
-from esac_mpi.comm import World
-from esac_mpi.config import ALGORITHMS, load, table_of
-from esac_mpi.config.genetic import FORMS
+from esac_mpi import evolution, log
+from esac_mpi.config import ALGORITHMS
 from esac_mpi.policy import Normaliser
 from esac_mpi.record import Run, Unreadable, publish, read
 from esac_mpi.warm_start import taking
 
-NETWORK = ["--policy.hidden", 6, "--policy.activation", "relu", "--policy.layer_norm", "false"]
-TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
-ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
-COMMON = [*TASK, *ROUTINE, "--display.style", "plain"]
-POPULATION = {"population_size": 6, "sigma": 0.3, "lr_es": 0.05}
-OFF_POLICY = {"steps_per_generation": 24, "start_steps": 10, "batch_size": 8, "replay_capacity": 40}
-DRAWN = {"population_size": 4}
-OPTIONS = {
-    "esac": {**POPULATION, "gradient_interval": 1, "p_sac_initial": 1.0, "sac_min_steps": 24, "sac_episodes": 1},
-    "es": POPULATION,
-    "sac": {"steps_per_generation": 24},
-    "td3": OFF_POLICY,
-    "ddpg": OFF_POLICY,
-    "ppo": {"steps_per_generation": 20, "batch_size": 10},
-    "cem": DRAWN,
-    "cem_rl": {**DRAWN, "start_steps": 10, "batch_size": 8, "replay_capacity": 400},
-    "aes_rl": {
-        **{"workers": 2, "start_steps": 20, "batch_size": 8, "critic_chunk": 20, "replay_capacity": 400},
-        **{"arrivals_per_generation": 3, "mean_episodes": 1},
-    },
-}
-
-
-def options(algorithm, **more):
-    """Return the words that make a small run of an algorithm."""
-    table = table_of(algorithm)
-    given = {**OPTIONS.get(table, {}), **more}
-    words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
-    words = [*genetic(algorithm), *words] if algorithm in FORMS else words
-    sac = LEARNER if algorithm == "esac" else []
-    own = ["--sac.start_steps", 10, "--sac.batch_size", 8, "--sac.replay_capacity", 40] if algorithm == "sac" else []
-    return [*COMMON, "--algorithm", algorithm, *words, *sac, *own]
-
-
-def started(path, *words):
-    """Make a run in this process; return its exit code."""
-    return in_process.started(*words, "--run-dir", path)
-
-
-def saved(path, previous=False):
-    """Return the arrays and attributes of a run's checkpoint."""
-    return read(path / ("checkpoint_prev.h5" if previous else "checkpoint.h5"))
-
-
-def first(path, *words):
-    """Make a run of one generation; return the arrays of the checkpoint before it, and where it says that it began."""
-    assert started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
-    arrays, attributes = saved(path, previous=True)
-    assert attributes["generation"] == 0
-    return arrays, json.loads(attributes["start"])
-
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Return a function that gives a run of five generations of an algorithm, made once."""
-    folder = tmp_path_factory.mktemp("sources")
-
-    def source(algorithm, name="", **more):
-        path = folder / (name or algorithm)
-        if not path.exists():
-            assert started(path, *options(algorithm, **more), "--budget.generations", 5) == 0
-        return path
-
-    return source
+    return Sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -123,13 +58,7 @@ def test_adam_goes_on_where_the_source_left_it_with_the_rate_of_now(sources, tmp
 
 OTHER, ELSE = "the learner: td3 has that of td3", "all else begins anew"
 ACROSS = [  # source, target, {field: the source's}, what else is taken, what is not
-    (
-        "es",
-        "esac",
-        {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"},
-        "Adam's moments",
-        "learner: es has none",
-    ),
+    ("es", "esac", {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"}, "moments", "learner: es has none"),
     ("esac", "es", {"theta_es": "theta_es", "adam_v": "adam_v"}, "Adam's moments", ELSE),
     ("esac", "sac", {"theta_sac": "theta_sac"}, "the learner, the replay", ELSE),
     ("sac", "esac", {"theta_sac": "theta_sac", "theta_es": "theta_sac"}, "the learner, the replay", ELSE),
@@ -243,69 +172,6 @@ def test_what_a_policy_saw_comes_along_with_it(sources, tmp_path):
     np.testing.assert_array_equal(whole["state/observation_sums"], saved(tmp_path / "seen")[0]["state/observation_sums"])
 
 
-def spoiled(path):
-    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
-        (path / name).write_bytes(b"not HDF5")
-
-
-REFUSED = [  # words, exit code, what is said
-    (["--seed", 0], 2, "it was made with seed 0, whose noise and episodes would come again; choose another --seed"),
-    (["--policy.hidden", 7], 2, "its policies have policy.hidden = 6, this run's 7"),
-    (["--policy.activation", "tanh"], 2, "policy.activation = relu, this run's tanh"),
-    (["--policy.layer_norm", "true"], 2, "policy.layer_norm = false, this run's true"),
-    (["--task.id", "Pendulum-v1"], 2, "its policies, for CyclicMDP-v0, are of 3 observations and 3 actions, this run's of 3 obs"),
-    (["--es.observation_normalisation", "true"], 2, "see plain observations: --es.observation_normalisation false"),
-]
-
-
-@pytest.mark.parametrize(("words", "code", "said"), REFUSED)
-def test_what_would_be_nonsense_is_refused_before_anything_is_made(sources, tmp_path, capfd, words, code, said):
-    words = [*options("es"), "--budget.generations", 1, "--from", sources("es"), "--seed", 1, *words]
-    assert started(tmp_path / "run", *words) == code
-    told = capfd.readouterr().err
-    assert f"esac_mpi: --from {sources('es')}: " in told
-    assert said in told
-    assert len(told.strip().splitlines()) == 1
-    assert not (tmp_path / "run").exists()
-
-
-def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
-    words = [*options("es"), "--budget.generations", 1, "--seed", 1]
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "begun").mkdir()
-    (tmp_path / "begun/run.lock").touch()
-    (tmp_path / "foreign.h5").write_text("x")
-    shutil.copytree(sources("es"), tmp_path / "damaged")
-    spoiled(tmp_path / "damaged")
-    for name, code, said in (
-        ("nowhere", 2, "there is no such run directory and no such policy.h5"),
-        ("empty", 2, "not a run directory of esac_mpi, nor a policy.h5"),
-        ("begun", 2, "this run has no checkpoint yet"),
-        ("foreign.h5", 65, "foreign.h5: "),
-        ("damaged", 65, "no readable checkpoint: "),
-        ("damaged/metrics.h5", 65, "a file of esac_mpi, but not a policy"),
-    ):
-        assert started(tmp_path / "run", *words, "--from", tmp_path / name) == code, name
-        told = capfd.readouterr().err
-        assert said in told
-        assert len(told.strip().splitlines()) == 1
-        assert not (tmp_path / "run").exists()
-    shutil.copytree(sources("es"), tmp_path / "own")
-    for source in ("own", "own/policy.h5"):
-        assert started(tmp_path / "own", *words, "--fresh", "--from", tmp_path / source) == 2
-        assert "that is in the directory of this run itself; choose another --run-dir" in capfd.readouterr().err
-    assert not (tmp_path / "own.old-1").exists()
-
-
-def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capfd):
-    words = [*options("es"), "--budget.generations", 1]
-    assert started(tmp_path / "a", *words, "--seed", 1, "--from", sources("es")) == 0
-    assert started(tmp_path / "b", *words, "--seed", 0, "--from", tmp_path / "a") == 2
-    assert "it was made with seed 0" in capfd.readouterr().err
-    assert started(tmp_path / "b", *words, "--seed", 2, "--from", tmp_path / "a") == 0
-    assert Run.open(tmp_path / "b").start["seeds"] == [1, 0]
-
-
 def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path, monkeypatch):
     whole, calls = taking.take_replay, []
 
@@ -367,25 +233,3 @@ def test_files_of_before_say_nothing_of_sizes_and_kinds_and_are_taken(sources, t
     assert after["state/adam_from"] == -5
     assert start["not_taken"] == []
     assert started(tmp_path / "other", *options("es"), "--task.id", "Pendulum-v1", "--from", tmp_path / "older", "--seed", 1) == 2
-
-
-def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(directory, "WRITTEN", 2**20)
-
-    def checked(*words):
-        world = World(MPI.COMM_SELF)
-        capfd.readouterr()
-        code = check.check(load([str(word) for word in (*words, "--run-dir", tmp_path / "run")])[0], world)
-        world.free()
-        return code, re.search(r"^  start  +(.*)", capfd.readouterr().out, re.M)
-
-    source = sources("esac")
-    code, line = checked(*options("sac"), "--from", source, "--seed", 1)
-    assert code == 0
-    assert f"from {source} (esac, generation 5, CyclicMDP-v0), takes theta_sac, " in line[1]
-    assert "the learner, the replay (40 of 123 transitions)" in line[1]
-    assert line[1].endswith("NOTE: not taken: all else begins anew: sac is not esac")
-    code, line = checked(*options("sac"), "--from", source)
-    assert (code, "WRONG: --from" in line[1]) == (2, True)
-    assert checked(*options("sac"))[1] is None
-    assert not (tmp_path / "run").exists()

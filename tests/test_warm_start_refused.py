@@ -1,0 +1,104 @@
+"""From what no run can begin, what --check says of it, and which seeds are spent."""
+
+import re
+import shutil
+
+import pytest
+from mpi4py import MPI
+from warm_starts import Sources, options, started
+
+from esac_mpi import check
+from esac_mpi.check import directory
+from esac_mpi.comm import World
+from esac_mpi.config import load
+from esac_mpi.record import Run
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    return Sources(tmp_path_factory.mktemp("sources"))
+
+
+def spoiled(path):
+    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
+        (path / name).write_bytes(b"not HDF5")
+
+
+REFUSED = [  # words, exit code, what is said
+    (["--seed", 0], 2, "it was made with seed 0, whose noise and episodes would come again; choose another --seed"),
+    (["--policy.hidden", 7], 2, "its policies have policy.hidden = 6, this run's 7"),
+    (["--policy.activation", "tanh"], 2, "policy.activation = relu, this run's tanh"),
+    (["--policy.layer_norm", "true"], 2, "policy.layer_norm = false, this run's true"),
+    (["--task.id", "Pendulum-v1"], 2, "its policies, for CyclicMDP-v0, are of 3 observations and 3 actions, this run's of 3 obs"),
+    (["--es.observation_normalisation", "true"], 2, "see plain observations: --es.observation_normalisation false"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), REFUSED)
+def test_what_would_be_nonsense_is_refused_before_anything_is_made(sources, tmp_path, capfd, words, code, said):
+    words = [*options("es"), "--budget.generations", 1, "--from", sources("es"), "--seed", 1, *words]
+    assert started(tmp_path / "run", *words) == code
+    told = capfd.readouterr().err
+    assert f"esac_mpi: --from {sources('es')}: " in told
+    assert said in told
+    assert len(told.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
+    words = [*options("es"), "--budget.generations", 1, "--seed", 1]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/run.lock").touch()
+    (tmp_path / "foreign.h5").write_text("x")
+    shutil.copytree(sources("es"), tmp_path / "damaged")
+    spoiled(tmp_path / "damaged")
+    for name, code, said in (
+        ("nowhere", 2, "there is no such run directory and no such policy.h5"),
+        ("empty", 2, "not a run directory of esac_mpi, nor a policy.h5"),
+        ("begun", 2, "this run has no checkpoint yet"),
+        ("foreign.h5", 65, "foreign.h5: "),
+        ("damaged", 65, "no readable checkpoint: "),
+        ("damaged/metrics.h5", 65, "a file of esac_mpi, but not a policy"),
+    ):
+        assert started(tmp_path / "run", *words, "--from", tmp_path / name) == code, name
+        told = capfd.readouterr().err
+        assert said in told
+        assert len(told.strip().splitlines()) == 1
+        assert not (tmp_path / "run").exists()
+    shutil.copytree(sources("es"), tmp_path / "own")
+    for source in ("own", "own/policy.h5"):
+        assert started(tmp_path / "own", *words, "--fresh", "--from", tmp_path / source) == 2
+        assert "that is in the directory of this run itself; choose another --run-dir" in capfd.readouterr().err
+    assert not (tmp_path / "own.old-1").exists()
+
+
+def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capfd):
+    words = [*options("es"), "--budget.generations", 1]
+    assert started(tmp_path / "a", *words, "--seed", 1, "--from", sources("es")) == 0
+    assert started(tmp_path / "b", *words, "--seed", 0, "--from", tmp_path / "a") == 2
+    assert "it was made with seed 0" in capfd.readouterr().err
+    assert started(tmp_path / "b", *words, "--seed", 2, "--from", tmp_path / "a") == 0
+    assert Run.open(tmp_path / "b").start["seeds"] == [1, 0]
+
+
+def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(directory, "WRITTEN", 2**20)
+
+    def checked(*words):
+        world = World(MPI.COMM_SELF)
+        capfd.readouterr()
+        code = check.check(load([str(word) for word in (*words, "--run-dir", tmp_path / "run")])[0], world)
+        world.free()
+        return code, re.search(r"^  start  +(.*)", capfd.readouterr().out, re.M)
+
+    source = sources("esac")
+    code, line = checked(*options("sac"), "--from", source, "--seed", 1)
+    assert code == 0
+    assert f"from {source} (esac, generation 5, CyclicMDP-v0), takes theta_sac, " in line[1]
+    assert "the learner, the replay (40 of 123 transitions)" in line[1]
+    assert line[1].endswith("NOTE: not taken: all else begins anew: sac is not esac")
+    code, line = checked(*options("sac"), "--from", source)
+    assert (code, "WRONG: --from" in line[1]) == (2, True)
+    assert checked(*options("sac"))[1] is None
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,75 @@
+"""Small runs that begin where others stand, and the runs that they begin from."""
+
+import json
+
+import in_process
+from conftest import LEARNER
+from small_erl import options as genetic
+
+from esac_mpi.config import table_of
+from esac_mpi.config.genetic import FORMS
+from esac_mpi.record import read
+
+NETWORK = ["--policy.hidden", 6, "--policy.activation", "relu", "--policy.layer_norm", "false"]
+TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
+ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
+COMMON = [*TASK, *ROUTINE, "--display.style", "plain"]
+POPULATION = {"population_size": 6, "sigma": 0.3, "lr_es": 0.05}
+OFF_POLICY = {"steps_per_generation": 24, "start_steps": 10, "batch_size": 8, "replay_capacity": 40}
+DRAWN = {"population_size": 4}
+OPTIONS = {
+    "esac": {**POPULATION, "gradient_interval": 1, "p_sac_initial": 1.0, "sac_min_steps": 24, "sac_episodes": 1},
+    "es": POPULATION,
+    "sac": {"steps_per_generation": 24},
+    "td3": OFF_POLICY,
+    "ddpg": OFF_POLICY,
+    "ppo": {"steps_per_generation": 20, "batch_size": 10},
+    "cem": DRAWN,
+    "cem_rl": {**DRAWN, "start_steps": 10, "batch_size": 8, "replay_capacity": 400},
+    "aes_rl": {
+        **{"workers": 2, "start_steps": 20, "batch_size": 8, "critic_chunk": 20, "replay_capacity": 400},
+        **{"arrivals_per_generation": 3, "mean_episodes": 1},
+    },
+}
+
+
+def options(algorithm, **more):
+    """Return the words that make a small run of an algorithm."""
+    table = table_of(algorithm)
+    given = {**OPTIONS.get(table, {}), **more}
+    words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
+    words = [*genetic(algorithm), *words] if algorithm in FORMS else words
+    sac = LEARNER if algorithm == "esac" else []
+    own = ["--sac.start_steps", 10, "--sac.batch_size", 8, "--sac.replay_capacity", 40] if algorithm == "sac" else []
+    return [*COMMON, "--algorithm", algorithm, *words, *sac, *own]
+
+
+def started(path, *words):
+    """Make a run in this process; return its exit code."""
+    return in_process.started(*words, "--run-dir", path)
+
+
+def saved(path, previous=False):
+    """Return the arrays and attributes of a run's checkpoint."""
+    return read(path / ("checkpoint_prev.h5" if previous else "checkpoint.h5"))
+
+
+def first(path, *words):
+    """Make a run of one generation; return the arrays of the checkpoint before it, and where it says that it began."""
+    assert started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
+    arrays, attributes = saved(path, previous=True)
+    assert attributes["generation"] == 0
+    return arrays, json.loads(attributes["start"])
+
+
+class Sources:
+    """Runs of five generations, each made once: `sources(algorithm)`, of other options by a name of their own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, algorithm, name="", **more):
+        path = self.folder / (name or algorithm)
+        if not path.exists():
+            assert started(path, *options(algorithm, **more), "--budget.generations", 5) == 0
+        return path
