@@ -2,9 +2,6 @@
 
 import json
 import platform
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,7 @@ from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
+from esac_mpi.directory import sees
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -123,17 +121,6 @@ def check_directory_is_shared(job: Job) -> None:
     blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
     if blind and world.rank == 0:
         log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
-
-
-def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
-    """Return whether a file has this content, now or soon: a network file system may take a moment."""
-    end = clock() + patience
-    while clock() < end:
-        with suppress(OSError):
-            if path.read_bytes() == content:
-                return True
-        time.sleep(0.1)
-    return False
 
 
 def make_task(config: Config) -> envs.Env:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from esac_mpi import set_up
 from esac_mpi.check.report import Line
 from esac_mpi.comm import World
+from esac_mpi.directory import sees
 from esac_mpi.ram import GIB, size
 
 WRITTEN = 64 * 2**20  # size of the file that the directory's speed is measured with [bytes]
@@ -45,7 +45,7 @@ def look(path: Path, world: World) -> list[Line]:
 def look_from_elsewhere(where: tuple[Path, bytes], world: World) -> Seen:
     """Read rank 0's token, once a node, and try its lock, on the last rank."""
     folder, token = where
-    read = set_up.sees(folder / "token", token, world.clock) if world.local == 0 else None
+    read = sees(folder / "token", token, world.clock) if world.local == 0 else None
     tries = world.rank == world.size - 1 > 0
     return Seen(read, is_locked(folder / "lock") if tries else None)
 

@@ -82,8 +82,8 @@ class Node:
         self._counter.Flush(0)
         return int(before[0])
 
-    def free(self) -> None:
-        """Release the shared arrays; none may be used afterwards."""
+    def free(self, *comms: MPI.Comm) -> None:
+        """Release the shared arrays, the node's communicator and others; none may be used afterwards."""
         for window in self._windows:
             window.Unlock_all()
             window.Free()
@@ -93,8 +93,9 @@ class Node:
         if self._counter:
             self._counter.Unlock_all()
             self._counter.Free()
-        if self._comm != MPI.COMM_NULL:
-            self._comm.Free()
+        for comm in (*comms, self._comm):
+            if comm != MPI.COMM_NULL:
+                comm.Free()
 
     def _shared_counter(self) -> tuple[MPI.Win, np.ndarray]:
         """Return the node's counter, and whether a rank of the node gave up, int64 [1]."""

@@ -315,9 +315,7 @@ class World:
             self._settle()
         self.end_dispatch()
         self._boards.clear()
-        self._node.free()
-        if self._leaders != MPI.COMM_NULL:
-            self._leaders.Free()
+        self._node.free(self._leaders)
 
     def _settle(self) -> None:
         """Take the messages of `_tell`; none comes after them."""

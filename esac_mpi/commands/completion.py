@@ -16,7 +16,7 @@ from esac_mpi.config import ALGORITHMS
 from esac_mpi.config.fields import NAMES as FIELDS
 from esac_mpi.invocation import SCRIPT
 
-SWITCHES = ("--help", "--check", "--fresh")  # of `run`, beside the fields
+SWITCHES = ("--help", "--check", "--fresh", "--from")  # of `run`, beside the fields
 BASH = """\
 _esac_mpi() {
     local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words=
