@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esac_mpi import errors, job, session
-from esac_mpi.config import Config, as_words, changed, joined, read_file, settings
+from esac_mpi.config import Config, as_words, changed, joined, plain, read_file, settings
 from esac_mpi.log import say, warn
 from esac_mpi.loop import Listener
 
@@ -45,7 +45,7 @@ def train(
     places = {"run_dir": run_dir, "start_from": start_from}
     named = {**(given or {}), **{name: os.fspath(path) for name, path in places.items() if path is not None}}
     words = [] if config is None or isinstance(config, Config) else [os.fspath(config)]
-    command = ["esac_mpi.train", *words, *(word for n, v in named.items() for word in (f"--{n}", *as_words(v)))]
+    command = ["esac_mpi.train", *words, *(word for n, v in plain(named).items() for word in (f"--{n}", *as_words(v)))]
     asked = session.Asked(lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback)
     try:
         code, path = session.guest(asked, quiet)

@@ -14,7 +14,7 @@ from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members,
 from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
 from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, to_toml
 from esac_mpi.config.genetic import ERL
-from esac_mpi.config.joining import changed, joined, settings
+from esac_mpi.config.joining import changed, joined, plain, settings
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.readings import ERL_ACTOR, ERL_READINGS, READINGS
@@ -27,6 +27,6 @@ __all__ = [
     "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
     "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "changed", "check", "child_slots", "differences",
-    "flatten", "from_table", "hint", "individuals", "joined", "load", "marks", "members", "read_file", "read_toml", "resolved",
-    "settings", "slots", "table_of", "to_toml", "updated", "winners",
+    "flatten", "from_table", "hint", "individuals", "joined", "load", "marks", "members", "plain", "read_file", "read_toml",
+    "resolved", "settings", "slots", "table_of", "to_toml", "updated", "winners",
 ]  # fmt: skip

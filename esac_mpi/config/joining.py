@@ -48,17 +48,17 @@ def changed(config: Config, named: dict[str, Any], who: str) -> Config:
 
 def settings(given: Mapping[str, Any], who: str) -> dict[str, Any]:
     """Return {dotted name: value} of dotted names or tables, with the values of Python and numpy. Raises ConfigError."""
-    return from_table({name: _plain(value) for name, value in given.items()}, who)
+    return from_table(plain(given), who)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as TOML has it."""
+def plain(value: Any) -> Any:
+    """Return a value of Python or numpy as TOML has it."""
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
