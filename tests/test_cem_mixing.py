@@ -117,4 +117,5 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, to
     assert len(training_returns(found)[1]) == (length > 0).sum()  # episodes
     parts = times(found)
     np.testing.assert_array_equal(np.isnan(parts["members"]), length == 0)  # the computed clock of another cluster
-    assert [one.members.size for one in generations(found, parts)] == (length > 0).sum(axis=1).tolist()
+    played = [one.trained.size + one.members.size for one in generations(found, parts)]
+    assert played == (length > 0).sum(axis=1).tolist()

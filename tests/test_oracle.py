@@ -46,7 +46,7 @@ TABLES: dict[str, dict] = {  # what the line needs beside defaults
     "aes_rl": {
         **{"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 200, "lr_actor": 3e-3, "lr_critic": 3e-3},
         **{"workers": 3, "critic_chunk": 50, "mean_episodes": 1, "actor_updates_window": 3, "variance_init": 0.003},
-        **{"relative_baseline": 1.0},
+        **{"relative_baseline": 1.0, "update_cost": 0.5, "critic_cost": 1.0},
     },
 }
 
