@@ -46,7 +46,7 @@ class Cuda:
     """The current CUDA device. Work is launched on the current stream, so that whatever reads a tensor waits for it."""
 
     def __init__(self) -> None:
-        self._copies = torch.cuda.Stream()
+        self._copies, self._side = torch.cuda.Stream(), torch.cuda.Stream()  # cuBLAS keeps a workspace for each
 
     def host(self, like: Tensor) -> Tensor:
         """Return pinned memory: a copy from it needs no core."""
@@ -71,7 +71,7 @@ class Cuda:
 
     def warm_up(self, work: Work) -> None:
         """Do work three times on another stream, as a capture's own is (CUDA graphs in torch's notes on CUDA)."""
-        side = torch.cuda.Stream()
+        side = self._side
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
@@ -89,8 +89,8 @@ class Cuda:
 def choose(options: config.Learner) -> torch.device:
     """Return the device that the options name. A GPU gets its context and what makes its bits repeat. Raises NoDevice."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first handle: equal products, equal bits
-    auto = "cuda" if torch.cuda.is_available() else "cpu"
-    found = torch.device(auto if options.device == "auto" else options.device)
+    auto = options.device == "auto"  # a run on a CPU does not open a GPU that is there
+    found = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if auto else options.device)
     if found.type == "cuda":
         return _taken(found, options)
     if options.precision == "tf32":

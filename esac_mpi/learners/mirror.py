@@ -13,6 +13,7 @@ class Mirror:
         self._make()
 
     def _make(self) -> None:
+        self.rows = torch.zeros(0)  # first lets go of what there was
         self.rows = torch.zeros(self._replay.ring.shape, device=self._device)
         self._until = 0  # transitions that have come so far, of those ever added
         self._rewritten = self._replay.rewritten
