@@ -148,3 +148,14 @@ def mix(n: int, old: np.ndarray, candidates: np.ndarray, random: np.random.Gener
     kept, drawn = np.flatnonzero(stays & (before[:, 0] < n)), np.flatnonzero(joins & (before[:, 1] < n))
     rest = n - len(kept) - len(drawn)
     return Mixing(kept, np.concatenate([drawn, np.arange(len(old), len(old) + rest)]))
+
+
+def renewed(chosen: Mixing, random: np.random.Generator) -> Mixing:
+    """Return who stays and who joins; where all would stay, one of them, by chance, gives way to a new candidate. Ours.
+
+    Else the distribution would see the same individuals again, and less and less of its variance, until nobody ever plays.
+    """
+    kept, drawn = chosen
+    if drawn.size or not kept.size:
+        return chosen
+    return Mixing(np.delete(kept, random.integers(kept.size)), np.array([kept.size]))

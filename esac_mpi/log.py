@@ -219,7 +219,8 @@ class Display:
         self._first: tuple[float, dict[str, Any]] | None = None  # time and values of the first update
         self._pending = False
         live = style == "live" or (style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal())
-        self._table = _Table(policies or {}) if live else None
+        quiet = any(isinstance(handler, _Console) and handler.level > logging.INFO for handler in logger.handlers)
+        self._table = _Table(policies or {}) if live and not quiet else None
         self._every = every_seconds
 
     def update(self, values: Mapping[str, Any]) -> None:

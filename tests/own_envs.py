@@ -46,6 +46,14 @@ class Counting(Walk):
         return super().step(action)
 
 
+class Steep(Walk):
+    """Take a keyword argument."""
+
+    def __init__(self, slope=0.0):
+        super().__init__()
+        self.slope = slope
+
+
 class Raising(Walk):
     """Fail at one step in a thousand."""
 
@@ -124,5 +132,5 @@ class Signalled(Walk):
                 time.sleep(left)
 
 
-for name in ("Counting", "Raising", "Breaking", "Slow", "Delayed", "Poisoned", "Stuck", "Signalled"):
+for name in ("Counting", "Steep", "Raising", "Breaking", "Slow", "Delayed", "Poisoned", "Stuck", "Signalled"):
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

@@ -319,3 +319,16 @@ def test_a_mixed_generation_is_distributed_as_the_new_distribution_says():
     assert everyone.var() == pytest.approx(1, abs=0.03)
     overlap = math.erfc(0.5 / math.sqrt(2))  # of both densities: 2 Phi(-1/2) = 0.617
     assert kept / (n * generations) == pytest.approx(overlap, abs=0.02)
+
+
+def test_where_all_would_stay_one_gives_way_to_a_new_one():
+    same = distribution.mix(4, np.zeros(4), np.zeros(4), np.random.default_rng(0))
+    assert [part.tolist() for part in same] == [[0, 1, 2, 3], []]
+    gone = set()
+    for seed in range(20):
+        kept, drawn = distribution.renewed(same, np.random.default_rng(seed))
+        gone |= {0, 1, 2, 3} - {*kept.tolist()}
+        assert (len(kept), drawn.tolist()) == (3, [4])
+    assert gone == {0, 1, 2, 3}
+    some = distribution.Mixing(np.array([0, 2]), np.array([1]))
+    assert distribution.renewed(some, np.random.default_rng(0)) is some

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from whole_runs import assert_same_run
 
 import esac_mpi
 from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage, job, log, loop, threads
-from esac_mpi.config import Budget, flatten, load
+from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
 from esac_mpi.rollout import ThetaNotFinite
 
 TINY = {
@@ -47,6 +48,21 @@ def test_settings_are_those_of_the_command_line(tmp_path):
     command = found.provenance["command"]
     assert command.startswith(f"esac_mpi.train {tmp_path / 'es.toml'} ")
     assert command.endswith(f"--policy.hidden 5 --run_dir {tmp_path / 'run'}")
+
+
+def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path):
+    config = Config(algorithm="es", task=Task("CyclicMDP-v0", 9), policy=PolicyNetwork((4,)), budget=Budget(2, nominal_steps=0))
+    strange = replace(config, seed=np.int64(0), es=replace(config.es, sigma=np.float64(0.3), population_size=4))
+    found = esac_mpi.train(strange, run_dir=tmp_path / "run", quiet=True)
+    assert "np." not in (tmp_path / "run/config.toml").read_text()
+    assert found.config == strange
+    for wrong, said in (
+        (replace(config, seed=1.5), "seed = 1.5"),
+        (replace(config, es=replace(config.es, optimiser="foo")), "foo"),
+    ):
+        with pytest.raises(WrongUsage, match=said):
+            esac_mpi.train(wrong, run_dir=tmp_path / "wrong", quiet=True)
+    assert not (tmp_path / "wrong").exists()
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,12 @@ def test_the_command_to_resume_comes_back_to_the_run_from_anywhere(tmp_path, mon
     assert configuration.read_toml("a/config.toml")["seed"] == 0  # the resolved configuration is there to be run
 
 
+def test_a_run_that_was_called_from_python_goes_on_by_its_own_settings(tmp_path, monkeypatch):
+    make(tmp_path / "a", status="requeue", command="esac_mpi.train --algorithm es --run_dir a --task.kwargs.x 1").close()
+    monkeypatch.chdir(tmp_path)
+    assert tool("summary", "a", "--resume").stdout == "mpirun -n 2 python -m esac_mpi a/config.toml --run-dir a\n"
+
+
 def test_a_damaged_run_is_named(tmp_path):
     make(tmp_path / "a").close()
     for file in (tmp_path / "a").glob("*.h5"):

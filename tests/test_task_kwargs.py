@@ -157,6 +157,8 @@ def test_a_task_that_is_built_anew_at_each_reset_keeps_them():
         ("dm_control/cheetah-run-v0", {"random": 3}, "random cannot be set"),
         ("CyclicMDP-v0", {"a": 1}, "takes no task.kwargs, and a was set"),
         ("Halfcheetah-v9", {"a": 1}, "Did you mean 'HalfCheetah-v"),
+        ("own_envs:Steep-v0", {"slop": 1}, "Did you mean 'slope'"),
+        ("own_envs:Steep-v0", {"slope": "x"}, "slope = 'x': expected a value like its default, 0.0"),
     ],
 )
 def test_a_task_that_does_not_take_them_says_so_in_a_sentence(id, kwargs, said):

@@ -66,7 +66,7 @@ ACROSS = [  # source, target, {field: the source's}, what else is taken, what is
     ("td3", "ppo", {"theta": "theta"}, "theta", f"its policies acted by tanh, they act by clip here.*{OTHER}"),
     ("pderl", "td3", {"theta": "champion"}, "the replay", "the learner: pderl has that of erl"),
     ("cem", "cem_rl", {"mean": "mean", "variance": "variance", "damp": "damp"}, "variance, damp", "the learner: cem has none"),
-    ("cem_rl", "aes_rl", {"mean": "mean", "variance": "variance"}, "variance, damp, the learner, the replay", ELSE),
+    ("cem_rl", "aes_rl", {"mean": "mean", "variance": "variance"}, "variance, the learner, the replay", ELSE),
     ("td3", "pderl", {"theta": "theta", "champion": "theta"}, "the replay", OTHER),
 ]
 

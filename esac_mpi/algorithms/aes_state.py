@@ -11,7 +11,7 @@ from esac_mpi.config import Config
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best, Counters
 from esac_mpi.params import THETA_ES, Params
-from esac_mpi.parts import ANEW, DAMP, VARIANCE
+from esac_mpi.parts import ANEW, VARIANCE
 from esac_mpi.transitions import width
 
 IDLE = -1  # number of the task of a worker that has none
@@ -56,7 +56,7 @@ class State:
     turns: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [arrivals] of the critic, see told_order
     ring: np.ndarray = field(metadata=BEGUN)  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
     ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] their returns
-    damp: float = field(metadata={"later": True, "part": DAMP})  # epsilon of Eq. (2)
+    damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, as last known
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn

@@ -15,7 +15,7 @@ from esac_mpi.algorithms.declaration import Declaration, nobody, none
 from esac_mpi.config import CEM, individuals
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
-from esac_mpi.distribution import Gaussian, Mixing, damped, log_ratio, mix, rank_weights, sampled, slot_and_sign, told
+from esac_mpi.distribution import Gaussian, Mixing, damped, log_ratio, mix, rank_weights, renewed, sampled, slot_and_sign, told
 from esac_mpi.envs import Env
 from esac_mpi.experience import Experience, Played
 from esac_mpi.noise import Purpose
@@ -224,8 +224,9 @@ def stay(params: Params, state: Distribution, world: World, k: int, fitness: np.
     fitness: [m], of those that nothing trained; ratios: `log_ratio` of them and of as many candidates, [2, m].
     """
     random = noise.generator(params.config.seed, Purpose.SELECTION, k + 1)
-    chosen: Mixing = world.from_root(mix(len(fitness), ratios[0], ratios[1], random) if world.leads else None)
-    state.individual_returns, state.kept, state.candidates = fitness.copy(), *chosen
+    chosen = renewed(mix(len(fitness), ratios[0], ratios[1], random), random) if world.leads else None
+    agreed: Mixing = world.from_root(chosen)
+    state.individual_returns, state.kept, state.candidates = fitness.copy(), *agreed
 
 
 def count(state: Distribution, found: Experience) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import NAMES, updated
+from esac_mpi.config.fields import NAMES, flatten, updated
 from esac_mpi.config.files import from_table
 from esac_mpi.config.halves import from_esac, told_of_half
 from esac_mpi.config.reads import unread
@@ -40,7 +40,7 @@ def joined(file: dict[str, Any], named: dict[str, Any], who: str, source: str, s
 
 def changed(config: Config, named: dict[str, Any], who: str) -> Config:
     """Return a configuration, whole as it is, with what is named in its place. Raises ConfigError, as `joined` does."""
-    found = updated(config, named)
+    found = updated(Config(), {**settings(dict(flatten(config)), who), **named})  # what a person built of it is checked, too
     check(found)
     refuse_unread(found, named, who)
     return found

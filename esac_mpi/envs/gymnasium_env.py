@@ -9,6 +9,7 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 import math
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,10 @@ class GymnasiumEnv:
 
 def _maker(id: str) -> Any:
     """Return what makes a registered environment, which takes its keyword arguments."""
-    maker = gymnasium.spec(id).entry_point
+    module, _, name = id.rpartition(":")
+    if module:
+        import_module(module)
+    maker = gymnasium.spec(name).entry_point
     return gymnasium.envs.registration.load_env_creator(maker) if isinstance(maker, str) else maker
 
 
