@@ -1,15 +1,11 @@
 """AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
 
-import json
-import signal
-import subprocess
-import sys
 from dataclasses import fields
 
 import numpy as np
 import pytest
-from conftest import EAGER, ROOT, ROUTINE, environment, run
-from whole_runs import assert_same_run, summary
+from conftest import EAGER, ROUTINE, run
+from whole_runs import assert_same_run, killed_at, summary
 
 from esac_mpi.algorithms.aes_work import TIMES
 from esac_mpi.analysis.clock import Machine, computed, grid
@@ -53,9 +49,7 @@ KILLS = [
 
 def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path, alone):
     line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500, "--budget.generations", 8, "--run-dir", tmp_path / "killed"]
-    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(KILLS), *line]
-    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
-    assert json.loads(done.stdout) == [-signal.SIGKILL] * len(KILLS), done.stderr
+    killed_at(KILLS, *line)
     alone(*line)
     assert_same_run(straight, tmp_path / "killed")
 

@@ -1,18 +1,13 @@
 """CEM-RL: a generation against its parts, the three promises, the replay that ranks share, what is counted."""
 
-import json
 import re
-import signal
-import subprocess
-import sys
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from conftest import ROOT, environment
 from small_cem import arguments, made
 from small_runs import Ending, assert_same, part
-from whole_runs import assert_same_run, summary
+from whole_runs import assert_same_run, killed_at, summary
 
 from esac_mpi import check, experience, set_up, turns
 from esac_mpi.algorithms import cem, cem_rl
@@ -165,9 +160,7 @@ def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_noth
     fast = "--cem_rl.replay_capacity", 300, "--checkpoint.every_generations", 2
     line = arguments("cem_rl", *fast, "--budget.generations", 12)
     alone(*line, "--run-dir", tmp_path / "straight")
-    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(POINTS), *line, "--run-dir", tmp_path / "killed"]
-    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
-    assert json.loads(done.stdout) == [-signal.SIGKILL] * len(POINTS), done.stderr
+    killed_at(POINTS, *line, "--run-dir", tmp_path / "killed")
     kept = read(tmp_path / "killed/checkpoint.h5")
     assert 0 < kept[1]["generation"] < 12
     assert not {"state/replay", "state/critics"} & kept[0].keys()

@@ -1,17 +1,12 @@
 """ERL and its forms in trouble: generations given up or killed anywhere, episodes that break, what is counted and told."""
 
-import json
 import re
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT, environment
 from small_erl import arguments, made
 from small_runs import Ending, assert_same
-from whole_runs import assert_same_run
+from whole_runs import assert_same_run, killed_at
 
 from esac_mpi import experience
 from esac_mpi.algorithms import erl_births, erl_play
@@ -160,9 +155,7 @@ def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_noth
     fast = "--erl.updates_per_step", 0.1, "--erl.replay_capacity", 300, "--checkpoint.every_generations", 2
     line = arguments("pderl", *fast, "--budget.generations", 12)
     alone(*line, "--run-dir", tmp_path / "straight")
-    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(POINTS), *line, "--run-dir", tmp_path / "killed"]
-    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
-    assert json.loads(done.stdout) == [-signal.SIGKILL] * len(POINTS), done.stderr
+    killed_at(POINTS, *line, "--run-dir", tmp_path / "killed")
     kept = read(tmp_path / "killed/checkpoint.h5")
     assert 0 < kept[1]["generation"] < 12
     assert len(kept[0]["state/memories.lost"]) > 0

@@ -1,6 +1,9 @@
 """Runs of the whole program: what two of them must have in common, and what to wait for while one is going on."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from contextlib import redirect_stdout
 from io import StringIO
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from commands import command
+from conftest import ROOT, environment
 
 from esac_mpi.record import Run
 
@@ -42,6 +46,13 @@ def assert_same_run(one: Path, other: Path) -> None:
         "sigma",
     ):
         assert a[key] == b[key], key
+
+
+def killed_at(points: list[tuple[str, int]], *line: object) -> None:
+    """Make a run on one process that is killed at one of these moments after the other (kills.py)."""
+    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(points), *line]
+    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert json.loads(done.stdout) == [-signal.SIGKILL] * len(points), done.stderr
 
 
 def wait_for(condition, seconds: float = 300.0):
