@@ -1,6 +1,5 @@
 """Keyword arguments with which a task is made (task.kwargs): refused in a sentence where the task does not take them."""
 
-import difflib
 import inspect
 import json
 import re
@@ -8,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from esac_mpi.envs import TaskError, UnstablePhysics
+from esac_mpi.envs import TaskError, UnstablePhysics, nearest
 
 OURS = {  # name: why it is not for a user to set
     "id": "task.id says it",
@@ -61,5 +60,4 @@ def _refuse_words(id: str, kwargs: Mapping[str, Any], parameters: Mapping[str, A
 def _nearest(said: str, parameters: Mapping[str, Any]) -> str:
     """Return a hint at the parameter that an unexpected one may have meant."""
     unexpected = re.search(r"unexpected keyword argument '(.+?)'", said)
-    found = difflib.get_close_matches(unexpected[1], list(parameters), 1, 0.0) if unexpected else []
-    return f" Did you mean '{found[0]}'?" if found else ""
+    return f" {nearest(unexpected[1], parameters)}" if unexpected and parameters else ""
