@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from esac_mpi.analysis.clock import Machine
@@ -94,6 +94,16 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
         print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
         return 2
     return 0
+
+
+def written(text: str, out: Path | None) -> Iterator[object]:
+    """Yield a text, or the file that it was written to, whose folder is made."""
+    if out is None:
+        yield text
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text + "\n", encoding="utf-8")
+    yield out
 
 
 def tell_unfinished(runs: Iterable[RunFiles]) -> None:

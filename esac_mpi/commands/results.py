@@ -23,7 +23,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread
+from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
@@ -59,16 +59,6 @@ def table(options: argparse.Namespace) -> Iterator[object]:
     if options.of != CHAMPION:
         champion_of(list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of)
     yield from written(document(runs, options.measure, options.published, options.of, wall), options.out)
-
-
-def written(content: str, out: Path | None) -> Iterator[object]:
-    """Yield a text, or where it was written."""
-    if out is None:
-        yield content.rstrip("\n")
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(content, encoding="utf-8")
-    yield out
 
 
 def draw(options: argparse.Namespace) -> Iterator[object]:

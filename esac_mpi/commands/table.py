@@ -23,7 +23,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
+from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, At
 from esac_mpi.analysis.published import book, published
@@ -44,12 +44,7 @@ def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
     names = [] if options.published is None else options.published or ["esac"]
     printed, sources = published(names, list(table))
     content = rendered(table, printed, [described(runs, *how), *sources], options.format, options.measure != "fates")
-    if options.out is None:
-        yield content
-        return
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(content + "\n", encoding="utf-8")
-    yield options.out
+    yield from written(content, options.out)
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from esac_mpi.analysis import waiting
-from esac_mpi.analysis.command import add_runs, ended, opened, parser
+from esac_mpi.analysis.command import add_runs, ended, opened, parser, written
 from esac_mpi.analysis.published import book
 
 
@@ -24,12 +24,7 @@ def tables(options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
     content = waiting.text(list(waiting.lines(opened(options.runs), options.ranks, options.steps)), options.ranks, options.steps)
     content += published() * options.published
-    if options.out is None:
-        yield content
-        return
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(content + "\n", encoding="utf-8")
-    yield options.out
+    yield from written(content, options.out)
 
 
 def published() -> str:

@@ -45,7 +45,7 @@ def document(study: Study, name: str, wall: Wall) -> str:
         text += markdown(
             [["task", "better half", f"{champion} to it", "behind by more than 0.1", "ahead of both"], *map(row, found)]
         )
-    return "\n".join(text) + "\n"
+    return "\n".join(text)
 
 
 def row(v: Verdict) -> list[str]:

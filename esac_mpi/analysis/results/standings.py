@@ -134,4 +134,4 @@ def document(sections: Sections, measure: str, papers: bool, champion: str, wall
         text += ["", *more]
     if papers:
         text += ["", *published(["esac"], [])[1]]
-    return "\n".join(text) + "\n"
+    return "\n".join(text)
