@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ class Measurement:
         found = np.asarray(values, float).ravel()
         least, median, most = np.quantile(found, (0, 0.5, 1)).tolist()
         return cls(benchmark, case, figure, unit, least, median, most, found.size, simulation)
+
+    def plain(self) -> dict[str, Any]:
+        """Return its fields for JSON, which has no infinity: None for a time that nobody waited for."""
+        return {name: None if value in (np.inf, -np.inf) else value for name, value in asdict(self).items()}
 
     def line(self) -> str:
         """Return a row of the table for people."""

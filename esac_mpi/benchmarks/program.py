@@ -19,13 +19,18 @@ ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 INTERVAL = 2  # generations between the measured learner phases
 
 
+def launcher() -> str:
+    """Return the mpirun of this environment, else the one on the PATH. Raises RuntimeError."""
+    ours = Path(sys.executable).parent / "mpirun"
+    found = str(ours) if ours.exists() else shutil.which("mpirun")
+    if found is None:
+        raise RuntimeError("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
+    return found
+
+
 def launch(ranks: int, program: Sequence[str], *arguments: object) -> None:
     """Run a Python program on a number of ranks to its end. Raises RuntimeError with its output if it fails."""
-    ours = Path(sys.executable).parent / "mpirun"
-    mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
-    if mpirun is None:
-        raise RuntimeError("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
-    line = [mpirun, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
+    line = [launcher(), "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     done = subprocess.run(line, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     if done.returncode:

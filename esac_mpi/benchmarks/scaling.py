@@ -3,10 +3,12 @@
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from esac_mpi import affinity, config
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks import simulation
 from esac_mpi.benchmarks.costs import costs_of, phase_counts
 from esac_mpi.benchmarks.measurement import Measurement, say
@@ -14,6 +16,7 @@ from esac_mpi.benchmarks.program import INTERVAL, learner_phase, train
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
 
+TASK, PICTURE = "HalfCheetah-v5", Path("runs/scaling.png")
 POPULATIONS = (50, 500, 5000)
 CORES = len(affinity.cores())
 SHORT = 1000, 0.3  # steps of the measured learner phases, and updates per step: a whole one takes minutes
@@ -33,7 +36,10 @@ Point = tuple[Kind, int]  # and a number of ranks
 
 
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
-    """Measure generations at each number of ranks here; simulate them, and those of a cluster."""
+    """Measure generations at each number of ranks here; simulate them, and those of a cluster. Raises Unusable."""
+    if len(options.task) > 1:
+        raise Unusable(f"scaling measures one task, not {', '.join(options.task)}: name one")
+    options.task, options.out = (options.task or [TASK])[0], options.out or PICTURE
     n, generations, rounds, phase = 50, 8, options.rounds or 1, learner_phase(*SHORT)
     more: tuple[object, ...] = ()
     if options.quick:

@@ -15,11 +15,15 @@ startup      seconds from a rank's start to its first episode, resident memory  
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
 clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
+race         seconds and true steps to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and
+             PPO and EvoTorch's PGPE, one after another (docs/performance.md)                              at most 16 hours
+             [--task ID ...] [--only COMPETITOR ...] [--limit S] [--out FOLDER]; stopped, the same command goes on
 history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
-not measured). --quick takes seconds and shows that it works; its figures mean little. Times are for 2 cores. The peers come
-with `pip install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run meanwhile.
+not measured); null: not within the race's limit. --quick takes seconds and shows that it works; its figures mean little. Times
+are for 2 cores. The peers come with `pip install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else
+should run meanwhile.
 """
 
 import argparse
@@ -28,16 +32,17 @@ import os
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))  # before numpy
 
 import json
-from dataclasses import asdict
+import sys
 from importlib import import_module
 from pathlib import Path
 
 from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.clock.cluster import Cluster
 
 # modules of esac_mpi.benchmarks
-BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "aes", "startup", "scaling", "clock", "history")
+BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "aes", "startup", "scaling", "clock", "race", "history")
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -49,11 +54,15 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
     line.add_argument("--device", choices=("cpu", "cuda"), default="", help="learner: this one alone")
     line.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
-    line.add_argument("--task", default="HalfCheetah-v5", help="scaling: whose episodes and learner are measured")
+    line.add_argument(
+        "--task", nargs="+", default=[], metavar="ID", help="scaling: whose episodes and learner; race: these alone"
+    )
     line.add_argument("--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]")
     line.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="scaling: of the network [bytes/s]")
     line.add_argument("--cores-per-node", type=int, default=Cluster.cores_per_node, help="scaling: ranks of a node")
-    line.add_argument("--out", type=Path, default=Path("runs/scaling.png"), help="scaling: the picture")
+    line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")
+    line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 180")
+    line.add_argument("--out", type=Path, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")
     return line
 
 
@@ -63,6 +72,10 @@ def main(argv: list[str]) -> int:
     look_here()
     if not options.json:
         print(HEADER, flush=True)
-    for measurement in import_module(f"esac_mpi.benchmarks.{options.name}").measurements(options):
-        print(json.dumps(asdict(measurement)) if options.json else measurement.line(), flush=True)
+    try:
+        for measurement in import_module(f"esac_mpi.benchmarks.{options.name}").measurements(options):
+            print(json.dumps(measurement.plain()) if options.json else measurement.line(), flush=True)
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return error.code
     return 0

@@ -1,0 +1,5 @@
+"""A race to stated returns on the same cores, ours against what people run: seconds and true steps."""
+
+from esac_mpi.benchmarks.race.holding import measurements
+
+__all__ = ["measurements"]

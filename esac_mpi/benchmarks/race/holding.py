@@ -1,0 +1,79 @@
+"""Hold the race: run after run, each a process group of its own on all cores, and a row of the results as each ends.
+
+What stands in the results is not run again, so that a race may be stopped and goes on. All of a seed run before the next one's,
+so that a race that was stopped early has all competitors on all tasks.
+"""
+
+import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.benchmarks.measurement import Measurement, say
+from esac_mpi.benchmarks.race import rows, standings
+from esac_mpi.benchmarks.race.plans import planned
+from esac_mpi.benchmarks.race.processes import carried_out
+
+ROWS, TABLE, PICTURE = "race.csv", "race.md", "race.png"
+FOLDER, QUICK = Path("runs/race"), Path("runs/race-quick")
+
+
+def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
+    """Race; write table and picture; yield the times. Raises Unusable."""
+    folder = options.out or (QUICK if options.quick else FOLDER)
+    wanted = planned(options)
+    before = rows.read(folder / ROWS)
+    keys = {run.made_with for run in wanted}
+    done = rows.counted(before, keys)
+    left = [run for run in wanted if (run.made_with, run.seed) not in done]
+    if others := sum(row.made_with not in keys for row in before):
+        say(f"{folder / ROWS}: {others} rows of other settings, tasks, versions or machines are left out")
+    hours = sum(run.course.limit for run in left) / 3600
+    say(f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations")
+    failed: list[str] = []
+    try:
+        with ended_by_signals():
+            for number, run in enumerate(left, 1):
+                row = carried_out(run, folder)
+                if row is None:
+                    failed.append(run.name)
+                    continue
+                rows.append(folder / ROWS, row)
+                done[row.made_with, row.seed] = row
+                say(f"{number}/{len(left)} {run.name}: {standings.told(row)}")
+    finally:
+        known = [done[key] for run in wanted if (key := (run.made_with, run.seed)) in done]
+        found = standings.Standings(known, tuple(failed))
+        if known:
+            say(published(found, folder))
+    yield from found.measurements()
+
+
+def published(found: standings.Standings, folder: Path) -> str:
+    """Write table and picture; return what was written. Without matplotlib there is no picture."""
+    (folder / TABLE).write_text(found.markdown() + "\n", encoding="utf-8")
+    try:
+        from esac_mpi.benchmarks.race import picture
+
+        picture.draw(found, folder / PICTURE)
+    except Unusable as error:
+        return f"{folder / TABLE}; no picture: {error}"
+    return f"{folder / TABLE}, {folder / PICTURE}"
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the race as Ctrl-C does: its run is ended with it, and what it has is published."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,87 @@
+"""The runs of a race, in their order: all of a seed before the next one's."""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from esac_mpi import affinity, provenance
+from esac_mpi.analysis.messages import Unusable, some
+from esac_mpi.benchmarks.measurement import installed
+from esac_mpi.benchmarks.race import field, rows
+from esac_mpi.benchmarks.race.field import Course, Entry, Task
+from esac_mpi.benchmarks.race.running import Plan
+
+SEEDS, EPISODES, LIMIT = 3, 10, 180.0  # LIMIT: of a run [s]
+TOY = Task("InvertedPendulum-v5", 100.0)
+TOY_LIMIT, TOY_HIDDEN, TOY_EPISODES = 10.0, (16, 16), 2
+LIBRARIES = {field.SB3: ("stable_baselines3",), field.EVOTORCH: ("evotorch", "ray")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A competitor on a task, from a seed."""
+
+    entry: Entry
+    course: Course
+    seed: int
+    settings: dict[str, Any]
+    versions: str
+    cpu: str
+
+    @property
+    def made_with(self) -> str:
+        """What its row is known by, beside the seed."""
+        plain = json.loads(json.dumps(self.settings))
+        about = {"competitor": self.entry.name, "settings": plain, "versions": self.versions, "cpu": self.cpu}
+        return rows.digest({**self.course.conditions(), **about})
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.course.task.id}, {self.entry.name}, seed {self.seed}"
+
+    def plan(self, folder: Path) -> Plan:
+        """Return what its process is told."""
+        course, algorithm = self.course, self.entry.name.removeprefix("SB3 ").removeprefix("EvoTorch ").partition(",")[0]
+        return Plan(
+            self.entry.program, algorithm, course.task.id, course.task.goal, self.seed, list(course.hidden), course.limit,
+            course.episodes, course.cores, self.settings, str(folder),
+        )  # fmt: skip
+
+
+def planned(options: argparse.Namespace) -> list[Run]:
+    """Return all runs that are asked for, in their order. Raises Unusable for an unknown task or competitor."""
+    tasks = [TOY] if options.quick else chosen(field.tasks(), options.task, lambda task: task.id, "--task")
+    entries = chosen(list(field.ENTRIES), options.only, lambda entry: entry.name, "--only")
+    missing = {library for library in {entry.library for entry in entries} - {""} if not installed(library)}
+    entries = [entry for entry in entries if entry.library not in missing]
+    cores, cpu = len(affinity.cores()), provenance.cpu()
+    seeds = options.rounds or (1 if options.quick else SEEDS)
+    limit = options.limit or (TOY_LIMIT if options.quick else LIMIT)
+    hidden = TOY_HIDDEN if options.quick else field.hidden()
+    found = []
+    for seed in range(seeds):
+        for task in tasks:
+            course = Course(task, hidden, limit, TOY_EPISODES if options.quick else EPISODES, cores)
+            for entry in entries:
+                settings = entry.settings(course)
+                if settings is not None:
+                    found.append(Run(entry, course, seed, settings, versions(entry), cpu))
+    return found
+
+
+def chosen(there: list[Any], asked: list[str], name: Callable[[Any], str], option: str) -> list[Any]:
+    """Return those of a list that are asked for by name, all where none is. Raises Unusable."""
+    known = {name(one): one for one in there}
+    if unknown := [one for one in asked if one not in known]:
+        raise Unusable(f"{option} {some(unknown)}: not in the race; there are {', '.join(known)}")
+    return [known[one] for one in asked] or there
+
+
+def versions(entry: Entry) -> str:
+    """Return the versions that a competitor's row depends on."""
+    return ", ".join([provenance.versions(()), *(f"{name} {version(name)}" for name in LIBRARIES.get(entry.library, ()))])

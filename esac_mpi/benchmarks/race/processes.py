@@ -1,0 +1,103 @@
+"""A run of the race: its process, what it tells, and the row that comes of it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi import provenance
+from esac_mpi.benchmarks.measurement import say
+from esac_mpi.benchmarks.program import ROOT, launcher
+from esac_mpi.benchmarks.race import field, rows
+from esac_mpi.benchmarks.race.plans import Run
+from esac_mpi.benchmarks.race.running import Look, Plan
+
+POLL = 0.2  # [s]
+SPARE = 60.0  # beside twice its limit, what a process may last that does not end itself [s]
+
+
+def carried_out(run: Run, folder: Path) -> rows.Row | None:
+    """Run a competitor; return its row, None where it failed, which is said."""
+    kept = folder / "logs" / f"{run.made_with}-{run.seed}"
+    kept.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="race-") as place:
+        plan = replace(run.plan(Path(place)), started=time.monotonic())
+        plan.write(Path(place) / "plan.json")
+        code, killed = finished(run, plan, Path(place) / "plan.json", kept / "log.txt")
+        told = looked_at(plan.looks)
+        if plan.looks.exists():
+            shutil.copy(plan.looks, kept)
+    lasted = time.monotonic() - plan.started
+    row = result(run, told, lasted, killed) if killed or not code else None
+    if row is None:
+        say(f"{run.name}: failed with exit code {code}, no row; see {kept / 'log.txt'}")
+    return row
+
+
+def finished(run: Run, plan: Plan, file: Path, log: Path) -> tuple[int, bool]:
+    """Run a competitor's process to its end; return its exit code, and whether it had to be ended."""
+    program = [sys.executable, "-m", "esac_mpi.benchmarks.race.running", str(file)]
+    ranks = plan.cores if run.entry.ours and run.entry.name not in field.ON_ONE else 1
+    line = [launcher(), "-n", str(ranks), *program] if ranks > 1 else program
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environ = {**os.environ, **one, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    with log.open("w", encoding="utf-8") as stream:
+        process = subprocess.Popen(line, env=environ, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            while process.poll() is None:
+                if time.monotonic() - plan.started - looked_at(plan.looks).evaluating > 2 * plan.limit + SPARE:
+                    return process.returncode or 0, True
+                time.sleep(POLL)
+            return process.returncode, False
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a process has told of itself."""
+
+    start_up: float | None  # None: it did not come to train [s]
+    looks: list[Look]
+
+    @property
+    def evaluating(self) -> float:
+        """Time that its clock left out [s]."""
+        return self.looks[-1].evaluating if self.looks else 0.0
+
+
+def looked_at(path: Path) -> Told:
+    """Return what stands in the file of a process so far."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    entries = [json.loads(line) for line in lines if line.endswith("\n")]
+    begun = next((entry["start_up"] for entry in entries if "start_up" in entry), None)
+    return Told(begun, [Look(**entry) for entry in entries if "start_up" not in entry])
+
+
+def result(run: Run, told: Told, lasted: float, killed: bool) -> rows.Row | None:
+    """Return the row of a run that ended by itself or was killed for its time, `lasted` in all [s]; None where it never began."""
+    course, last, clock = run.course, told.looks[-1] if told.looks else None, lasted - told.evaluating
+    if told.start_up is None and not killed:
+        return None
+    if last is not None and last.seconds <= course.limit and last.reached(course.task.goal):
+        outcome, clock = rows.REACHED, last.seconds
+    else:
+        outcome = rows.LATE if clock >= course.limit else rows.SPENT
+    return rows.Row(
+        run.made_with, course.task.id, course.task.goal, run.entry.name, run.seed, outcome, clock,
+        clock if told.start_up is None else told.start_up,
+        last.env_steps if last else 0, max((look.mean for look in told.looks), default=np.nan), len(told.looks),
+        told.evaluating, course.limit, course.cores, run.cpu, run.versions, provenance.git_commit(),
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    )  # fmt: skip

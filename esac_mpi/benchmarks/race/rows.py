@@ -1,0 +1,108 @@
+"""The race's results: a row of a CSV file for each run, appended as it ends.
+
+`made_with` is a digest of all that decides a row but the seed: conditions, settings, machine and versions. A row with another one
+stays in the file and counts for nothing here.
+"""
+
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.analysis.messages import damaged
+
+REACHED, LATE, SPENT = "reached", "late", "spent"  # LATE: not within the limit; SPENT: its own budget ended before
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a run ended."""
+
+    made_with: str
+    task: str
+    goal: float
+    competitor: str
+    seed: int
+    outcome: str
+    seconds: float
+    """From the start of its process to the policy that reached the goal, evaluations left out; else to its end [s]."""
+    start_up: float
+    """Of these, before training began [s]."""
+    env_steps: int
+    """True steps until then, evaluations left out."""
+    best: float
+    """The best mean return of its looks; nan without one."""
+    looks: int
+    evaluating: float
+    """Time that was left out [s]."""
+    limit: float
+    cores: int
+    cpu: str
+    versions: str
+    commit: str
+    date: str
+
+    @property
+    def time(self) -> float:
+        """Time to the goal, inf where it was not reached [s]."""
+        return self.seconds if self.outcome == REACHED else math.inf
+
+    @property
+    def steps(self) -> float:
+        """True steps to the goal, inf where it was not reached."""
+        return self.env_steps if self.outcome == REACHED else math.inf
+
+
+FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
+
+
+def digest(conditions: dict[str, Any]) -> str:
+    """Return a digest of plain values."""
+    return sha256(json.dumps(conditions, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def append(path: Path, row: Row) -> None:
+    """Add a row, and a head to a new file; what a kill left of a last line is ended first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists() or path.stat().st_size == 0
+    broken = not new and not path.read_bytes().endswith(b"\n")
+    with path.open("a", newline="", encoding="utf-8") as file:
+        if broken:
+            file.write("\n")
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(FIELDS)
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in dataclasses.astuple(row)])
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a file, none where there is none; a line that a kill cut short is left out. Raises Unusable."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = [line for line in csv.reader(file) if line]
+    if not lines or lines[0] != list(FIELDS):
+        raise damaged(f"{path}: no rows of a race; choose another --out")
+    try:
+        return [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(FIELDS)]
+    except ValueError as error:
+        raise damaged(f"{path}: a damaged row: {error}") from error
+
+
+def typed(kind: Any, text: str) -> Any:
+    """Return a field's value."""
+    return kind(text)
+
+
+def counted(rows: Iterable[Row], wanted: set[str]) -> dict[tuple[str, int], Row]:
+    """Return the first row of each run of what is wanted, {(made_with, seed): row}."""
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        if row.made_with in wanted:
+            found.setdefault((row.made_with, row.seed), row)
+    return found

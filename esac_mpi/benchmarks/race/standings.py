@@ -1,0 +1,175 @@
+"""How the race stands: median times with the least and the most, time-outs counted as such, and who is how far ahead.
+
+A run that did not reach the goal took longer than its limit: its time is taken as infinite, so that medians are right and never
+too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from esac_mpi.analysis.tables import as_markdown, markdown
+from esac_mpi.benchmarks.measurement import Measurement
+from esac_mpi.benchmarks.race import field
+from esac_mpi.benchmarks.race.rows import REACHED, SPENT, Row
+
+BENCHMARK = "race"
+
+
+class Spread(NamedTuple):
+    """Least, median and most of what some runs took; inf: not within the limit."""
+
+    least: float
+    median: float
+    most: float
+    seeds: int
+
+    def text(self, beyond: str) -> str:
+        """Return it in a table; beyond: what inf is called."""
+        least, median, most = (shown(value, beyond) for value in self[:3])
+        return median if least == most else f"{median} ({least} to {most})"
+
+
+def shown(value: float, beyond: str) -> str:
+    """Return a number with the digits that count."""
+    if math.isinf(value):
+        return beyond
+    return f"{value:.2g}" if value < 10 else f"{float(f'{value:.3g}'):,.0f}"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return the spread of times or steps, one of each seed."""
+    ordered = sorted(values)
+    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
+
+
+def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
+    """Return how many times as long they take, at least, and that in words; inf: not within the limit. nan: nobody reaches it."""
+    if math.isinf(ours) and math.isinf(theirs):
+        return math.nan, "nobody"
+    if math.isinf(ours):
+        return 0.0, f"< {theirs / limit:.2g}"
+    return (limit / ours, f"> {limit / ours:.2g}") if math.isinf(theirs) else (theirs / ours, f"{theirs / ours:.2g}")
+
+
+def told(row: Row) -> str:
+    """Return a row in words."""
+    ends = {REACHED: "reached", SPENT: "not reached with all its own budget"}.get(row.outcome, "not reached")
+    return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({row.start_up:.1f} s of start-up), {row.env_steps:,} steps"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The rows of a race, all of the same conditions."""
+
+    rows: list[Row]
+    failed: tuple[str, ...] = ()  # runs that have none
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in order."""
+        return list(dict.fromkeys(row.task for row in self.rows))
+
+    @property
+    def names(self) -> list[str]:
+        """The competitors that have a row, in order: ours first."""
+        found = {row.competitor for row in self.rows}
+        return [entry.name for entry in field.ENTRIES if entry.name in found]
+
+    def of(self, task: str, name: str) -> list[Row]:
+        """Return a competitor's rows on a task."""
+        return [row for row in self.rows if (row.task, row.competitor) == (task, name)]
+
+    def spread(self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time) -> Spread | None:
+        """Return the spread of a competitor's times on a task, None where it has none."""
+        found = [what(row) for row in self.of(task, name)]
+        return spread(found) if found else None
+
+    def medians(self, task: str) -> dict[str, float]:
+        """Return each competitor's median time on a task."""
+        return {name: found.median for name in self.names if (found := self.spread(task, name))}
+
+    def limit(self, task: str) -> float:
+        """Return the limit of a task's runs [s]."""
+        return next(row.limit for row in self.rows if row.task == task)
+
+    def first(self, task: str) -> str:
+        """Return who is first on a task, "" where nobody's median reaches the goal."""
+        medians = self.medians(task)
+        best = min(medians, key=lambda name: medians[name])
+        return best if math.isfinite(medians[best]) else ""
+
+    def best_peer(self, task: str) -> tuple[str, float] | None:
+        """Return the fastest competitor that is not ours, and its median time."""
+        peers = {entry.name for entry in field.ENTRIES if not entry.ours}
+        medians = {name: median for name, median in self.medians(task).items() if name in peers}
+        return min(medians.items(), key=lambda pair: pair[1]) if medians else None
+
+    def ratio(self, task: str) -> tuple[float, str] | None:
+        """Return how many times as long as our champion the best peer takes on a task, at least; None without either."""
+        ours, peer = self.medians(task).get(field.CHAMPION), self.best_peer(task)
+        return ahead(ours, peer[1], self.limit(task)) if ours is not None and peer else None
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Yield the times and steps of everyone, and how far our champion is ahead; inf: not within the limit."""
+        for task in self.tasks:
+            for name in self.names:
+                for found, unit in ((self.spread(task, name), "s"), (self.spread(task, name, lambda row: row.steps), "steps")):
+                    if found:
+                        yield Measurement(BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found)
+            if (found_ratio := self.ratio(task)) and math.isfinite(found_ratio[0]):
+                least, seeds = found_ratio[0], len(self.of(task, field.CHAMPION))
+                figure = f"best peer / {field.CHAMPION}, at least"
+                yield Measurement(BENCHMARK, task, figure, "ratio", least, least, least, seeds)
+
+    def markdown(self) -> str:
+        """Return the tables for people, and what they say."""
+        times, steps = self.cells(lambda row: row.time, True), self.cells(lambda row: row.steps, False)
+        return "\n\n".join(
+            [as_markdown(times, self.about()), "True environment steps to the same:", "\n".join(markdown(steps)), *self.verdict()]
+        )
+
+    def about(self) -> list[str]:
+        """Return what the table holds."""
+        one, every = self.rows[0], [self.of(task, name) for task in self.tasks for name in self.names]
+        counts = sorted({len(found) for found in every if found})
+        seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+        said = (
+            f"Seconds from the start of the process to a policy with the return: median of {seeds} seed{'s' * (counts[-1] > 1)} "
+            f"(least to most), on {one.cores} core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the "
+            f"limit. Evaluations are off everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
+        )
+        return [said] + [f"Failed, and without a time: {', '.join(self.failed)}."] * bool(self.failed)
+
+    def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
+        """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""
+        goals = {row.task: row.goal for row in self.rows}
+        found = [["", *(f"{task}: {goals[task]:,g}" for task in self.tasks)]]
+        for name in self.names:
+            line = [name]
+            for task in self.tasks:
+                seen = self.spread(task, name, what)
+                cell = seen.text(f"> {self.limit(task):,g}" if timed else "-") if seen else ""
+                line.append(f"**{cell}**" if timed and self.first(task) == name else cell)
+            found.append(line)
+        return found
+
+    def verdict(self) -> list[str]:
+        """Return who is first where, and how far our champion is ahead of the best peer."""
+        lines, ratios = [], []
+        for task in self.tasks:
+            peer, ratio = self.best_peer(task), self.ratio(task)
+            said = f"- {task}: first {self.first(task) or 'nobody'}"
+            if peer and ratio and math.isfinite(ratio[0]):
+                said += f"; best peer {peer[0]}, its time over {field.CHAMPION}'s {ratio[1]}"
+                ratios.append(ratio[0])
+            lines.append(said)
+        found = ["\n".join(lines)]
+        if ratios:
+            many = sum(self.first(task) == field.CHAMPION for task in self.tasks)
+            found.append(
+                f"{field.CHAMPION} is first on {many} of {len(self.tasks)} task{'s' * (len(self.tasks) > 1)}. The best peer's "
+                f"time over its own is {sorted(ratios)[(len(ratios) - 1) // 2]:.2g} at least on the median of {len(ratios)}."
+            )
+        return found
