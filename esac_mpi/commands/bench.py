@@ -16,7 +16,7 @@ scaling      seconds per generation at every rank count here, and a SIMULATION b
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
 clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
 race         seconds and true steps to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and
-             PPO and EvoTorch's PGPE, one after another (docs/performance.md)                              at most 16 hours
+             PPO and EvoTorch's PGPE, one after another (docs/performance.md)                             at most 16 hours
              [--task ID ...] [--only COMPETITOR ...] [--limit S] [--out FOLDER]; stopped, the same command goes on
 history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 

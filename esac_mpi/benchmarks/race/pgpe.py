@@ -15,18 +15,19 @@ OF_PROBLEM = "observation_normalization", "decrease_rewards_by"
 
 def run(plan: Plan, teller: Teller) -> None:
     """Search until the race is over; the centre of the distribution is looked at after generations."""
-    import ray
     import torch
     from evotorch import algorithms
     from evotorch.neuroevolution import GymNE
 
-    torch.manual_seed(plan.seed)
-    ray.init(num_cpus=plan.cores, include_dashboard=False, logging_level="ERROR")
+    torch.manual_seed(plan.seed)  # of its actors too; a problem's own seed stops them (0.6.1), and start states have none
+    if plan.cores > 1:
+        import ray
+
+        ray.init(num_cpus=plan.cores, include_dashboard=False, logging_level="ERROR")
     settings = dict(plan.settings)
     own = {name: settings.pop(name) for name in OF_PROBLEM if name in settings}
     env: Any = partial(training_env, plan.task) if plan.task.startswith(SUITE) else plan.task
     problem = GymNE(env, network(plan.hidden), num_actors=plan.cores if plan.cores > 1 else None, **own)
-    problem.manual_seed(plan.seed)
     speed = settings.pop("max_speed")
     scales = {name: factor * speed for name, factor in OF_SPEED.items()}
     searcher = getattr(algorithms, plan.algorithm)(
@@ -38,8 +39,6 @@ def run(plan: Plan, teller: Teller) -> None:
         searcher.step()
         if teller.due and teller.look({"": acting(problem, searcher)}, problem.status["total_interaction_count"]):
             break
-    problem.kill_actors()
-    ray.shutdown()
 
 
 def network(hidden: list[int]) -> str:

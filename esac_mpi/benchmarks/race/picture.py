@@ -1,6 +1,7 @@
 """The race as a picture: for each task everyone's time on a logarithmic axis, with the range over seeds. Needs matplotlib.
 
 What did not come in within the limit is an open arrow there: one for a median that is later, a small one at a range's end.
+Seconds are written for our champion and the best peer.
 """
 
 import math
@@ -10,36 +11,38 @@ from esac_mpi.analysis.figures import COLOURS, Axes, headline, plt, save
 from esac_mpi.benchmarks.race import field
 from esac_mpi.benchmarks.race.standings import Spread, Standings, shown
 
-STEP, GAP = 0.16, 1.4  # height of a competitor's line [inches], and lines that part two tasks
+STEP, GAP = 0.105, 2.0  # height of a competitor's line [inches], and lines that part two tasks
+LARGE, SMALL = 8.5, 5.0  # marks, of our champion and of the others [points]
 MARKS = {"": "o", field.SB3: "s", field.EVOTORCH: "D"}  # by library
 SHADES = {
     "": (COLOURS[0], COLOURS[5], COLOURS[2], "#004D40"),
-    field.SB3: (COLOURS[1], "#8C3B00", COLOURS[4], "#F2A77C", "#F0D58C"),
-    field.EVOTORCH: ("0.35",),
+    field.SB3: (COLOURS[1], "#7A3300", COLOURS[3], "#F39C6B", "#8E4585"),
+    field.EVOTORCH: ("0.3",),
 }  # cold colours: ours
 
 
 def draw(found: Standings, out: Path) -> None:
     """Write the picture of a race."""
     names, tasks = found.names, found.tasks
-    looks = {name: look(name) for name in names}
+    looks = {name: look_of(name) for name in names}
     height = len(tasks) * (len(names) + GAP) * STEP
-    drawing, axes = plt.subplots(figsize=(8.6, 1.5 + height), layout="constrained")
+    drawing, axes = plt.subplots(figsize=(9.0, 1.5 + height), layout="constrained")
     ticks = []
     for place, task in enumerate(tasks):
-        top = place * (len(names) + GAP)
+        top, peer = place * (len(names) + GAP), found.best_peer(task)
+        named = {field.CHAMPION, peer[0] if peer else ""}
         ticks.append(top + (len(names) - 1) / 2)
         if place % 2 == 0:
             axes.axhspan(top - (1 + GAP) / 2, top + len(names) - 1 + (1 + GAP) / 2, color="0.96", lw=0, zorder=0)
         for line, name in enumerate(names):
             if spread := found.spread(task, name):
-                draw_line(axes, top + line, spread, found.limit(task), name, looks[name])
+                draw_line(axes, top + line, spread, found.limit(task), looks[name], name in named)
     goals = {row.task: row.goal for row in found.rows}
-    axes.set_yticks(ticks, [f"{task.removeprefix('dm_control/')}\n{goals[task]:,g}" for task in tasks])
+    axes.set_yticks(ticks, [f"{task.removeprefix('dm_control/')}\nreturn {goals[task]:,g}" for task in tasks])
     finish(axes, found, len(tasks) * (len(names) + GAP) - GAP)
     for name in names:
         colour, mark = looks[name]
-        axes.plot([], [], mark, color=colour, ms=9 if name == field.CHAMPION else 6, label=name)
+        axes.plot([], [], mark, color=colour, ms=LARGE if name == field.CHAMPION else SMALL, label=name)
     legend = drawing.legend(loc="outside lower center", ncols=min(5, len(names)))
     legend.get_texts()[0].set_fontweight("bold" if names[0] == field.CHAMPION else "normal")
     seeds = max(len(found.of(task, name)) for task in tasks for name in names)
@@ -51,27 +54,28 @@ def draw(found: Standings, out: Path) -> None:
     list(save(drawing, out))
 
 
-def look(name: str) -> tuple[str, str]:
+def look_of(name: str) -> tuple[str, str]:
     """Return the colour and the mark of a competitor, the same whoever else takes part."""
     entry = next(entry for entry in field.ENTRIES if entry.name == name)
     own = [other.name for other in field.ENTRIES if other.library == entry.library]
     return SHADES[entry.library][own.index(name)], MARKS[entry.library]
 
 
-def draw_line(axes: Axes, where: float, spread: Spread, limit: float, name: str, look: tuple[str, str]) -> None:
-    """Draw a competitor's times on a task."""
-    champion, (colour, mark) = name == field.CHAMPION, look
-    size = 9 if champion else 6
+def draw_line(axes: Axes, where: float, spread: Spread, limit: float, look: tuple[str, str], named: bool) -> None:
+    """Draw a competitor's times on a task, with its seconds if it is to be named."""
+    colour, mark = look
+    champion = look == look_of(field.CHAMPION)
+    size = LARGE if champion else SMALL
     least, median, most = (min(value, limit) for value in spread[:3])
-    axes.plot([least, most], [where, where], color=colour, lw=2.4 if champion else 1.6, alpha=0.8, solid_capstyle="butt")
-    if math.isinf(spread.median):
-        axes.plot(limit, where, ">", ms=size, mfc="white", mec=colour, mew=1.4, clip_on=False, zorder=3)
-    else:
-        axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.7, zorder=3)
-        text = axes.annotate(f"{shown(median, '')} s", (most, where), (size, 0), textcoords="offset points", va="center")
-        text.set(fontsize="x-small", color=colour, fontweight="bold" if champion else "normal")
-        if math.isinf(spread.most):
-            axes.plot(limit, where, ">", ms=5, mfc="white", mec=colour, mew=1.1, clip_on=False, zorder=3)
+    axes.plot([least, most], [where, where], color=colour, lw=2.2 if champion else 1.3, alpha=0.8, solid_capstyle="butt")
+    if math.isinf(spread.most):
+        late = size if math.isinf(spread.median) else 0.8 * SMALL
+        axes.plot(limit, where, ">", ms=late, mfc="white", mec=colour, mew=1.1, clip_on=False, zorder=3)
+    if math.isfinite(spread.median):
+        axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.6, zorder=3)
+    if named and math.isfinite(spread.median):
+        text = axes.annotate(f"{shown(median, '')} s", (most, where), (7, 0), textcoords="offset points", va="center")
+        text.set(fontsize="small", color=colour, fontweight="bold" if champion else "normal")
 
 
 def finish(axes: Axes, found: Standings, end: float) -> None:

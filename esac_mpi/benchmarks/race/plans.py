@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,8 +17,8 @@ from esac_mpi.benchmarks.race.field import Course, Entry, Task
 from esac_mpi.benchmarks.race.running import Plan
 
 SEEDS, EPISODES, LIMIT = 3, 10, 180.0  # LIMIT: of a run [s]
-TOY = Task("InvertedPendulum-v5", 100.0)
-TOY_LIMIT, TOY_HIDDEN, TOY_EPISODES = 10.0, (16, 16), 2
+TOY = Task("InvertedPendulum-v5", 50.0)
+TOY_LIMIT, TOY_HIDDEN, TOY_EPISODES = 20.0, (16, 16), 2
 LIBRARIES = {field.SB3: ("stable_baselines3",), field.EVOTORCH: ("evotorch", "ray")}
 
 
@@ -43,6 +44,11 @@ class Run:
     def name(self) -> str:
         """What it is called."""
         return f"{self.course.task.id}, {self.entry.name}, seed {self.seed}"
+
+    @property
+    def file_name(self) -> str:
+        """What the folder of its log is called."""
+        return "-".join(re.findall(r"[A-Za-z0-9]+", f"{self.name} {self.made_with}"))
 
     def plan(self, folder: Path) -> Plan:
         """Return what its process is told."""

@@ -22,12 +22,13 @@ from esac_mpi.benchmarks.race.plans import Run
 from esac_mpi.benchmarks.race.running import Look, Plan
 
 POLL = 0.2  # [s]
+GRACE = 20.0  # from SIGTERM to SIGKILL [s]
 SPARE = 60.0  # beside twice its limit, what a process may last that does not end itself [s]
 
 
 def carried_out(run: Run, folder: Path) -> rows.Row | None:
     """Run a competitor; return its row, None where it failed, which is said."""
-    kept = folder / "logs" / f"{run.made_with}-{run.seed}"
+    kept = folder / "logs" / run.file_name
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="race-") as place:
         plan = replace(run.plan(Path(place)), started=time.monotonic())
@@ -37,21 +38,27 @@ def carried_out(run: Run, folder: Path) -> rows.Row | None:
         if plan.looks.exists():
             shutil.copy(plan.looks, kept)
     lasted = time.monotonic() - plan.started
-    row = result(run, told, lasted, killed) if killed or not code else None
+    row = result(run, told, lasted, killed) if killed or not code or told.reached(plan.goal) else None
     if row is None:
         say(f"{run.name}: failed with exit code {code}, no row; see {kept / 'log.txt'}")
     return row
 
 
+def command(run: Run, file: Path) -> list[str]:
+    """Return the command line of a competitor: a rank on each core for those of ours that share work out."""
+    program = [sys.executable, "-m", "esac_mpi.benchmarks.race.running", str(file)]
+    ranks = run.course.cores if run.entry.ours and run.entry.name not in field.ON_ONE else 1
+    return [launcher(), "-n", str(ranks), *program] if ranks > 1 else program
+
+
 def finished(run: Run, plan: Plan, file: Path, log: Path) -> tuple[int, bool]:
     """Run a competitor's process to its end; return its exit code, and whether it had to be ended."""
-    program = [sys.executable, "-m", "esac_mpi.benchmarks.race.running", str(file)]
-    ranks = plan.cores if run.entry.ours and run.entry.name not in field.ON_ONE else 1
-    line = [launcher(), "-n", str(ranks), *program] if ranks > 1 else program
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environ = {**os.environ, **one, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     with log.open("w", encoding="utf-8") as stream:
-        process = subprocess.Popen(line, env=environ, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command(run, file), env=environ, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             while process.poll() is None:
                 if time.monotonic() - plan.started - looked_at(plan.looks).evaluating > 2 * plan.limit + SPARE:
@@ -59,9 +66,18 @@ def finished(run: Run, plan: Plan, file: Path, log: Path) -> tuple[int, bool]:
                 time.sleep(POLL)
             return process.returncode, False
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
+
+
+def end(process: subprocess.Popen) -> None:
+    """End a process that still goes on, a launcher with its ranks, and what is left of its group."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,10 @@ class Told:
     def evaluating(self) -> float:
         """Time that its clock left out [s]."""
         return self.looks[-1].evaluating if self.looks else 0.0
+
+    def reached(self, goal: float) -> bool:
+        """Return whether it was seen to reach the goal."""
+        return bool(self.looks) and self.looks[-1].reached(goal)
 
 
 def looked_at(path: Path) -> Told:
@@ -90,7 +110,7 @@ def result(run: Run, told: Told, lasted: float, killed: bool) -> rows.Row | None
     course, last, clock = run.course, told.looks[-1] if told.looks else None, lasted - told.evaluating
     if told.start_up is None and not killed:
         return None
-    if last is not None and last.seconds <= course.limit and last.reached(course.task.goal):
+    if last is not None and last.seconds <= course.limit and told.reached(course.task.goal):
         outcome, clock = rows.REACHED, last.seconds
     else:
         outcome = rows.LATE if clock >= course.limit else rows.SPENT

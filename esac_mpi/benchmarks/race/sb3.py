@@ -45,7 +45,9 @@ def made(plan: Plan, settings: dict[str, Any]) -> Any:
 
     environments, normalised = settings.pop("n_envs", 1), settings.pop("normalize", False)
     kind = SubprocVecEnv if min(environments, plan.cores) > 1 else DummyVecEnv
-    env: Any = make_vec_env(partial(training_env, plan.task), environments, seed=plan.seed, vec_env_cls=kind)
+    how = {"start_method": "fork"} if kind is SubprocVecEnv else {}  # else each of them would import torch first
+    task = partial(training_env, plan.task)
+    env: Any = make_vec_env(task, environments, seed=plan.seed, vec_env_cls=kind, vec_env_kwargs=how)
     if normalised:
         env = VecNormalize(env, **({"gamma": settings["gamma"]} if "gamma" in settings else {}))
     if (noise := settings.pop("noise_std", None)) is not None:

@@ -1,0 +1,354 @@
+"""The race: who counts as having reached a return, when, and how it stands; its records; the competitors' own processes."""
+
+import argparse
+import json
+import math
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from esac_mpi import envs, rollout
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.benchmarks.measurement import Measurement
+from esac_mpi.benchmarks.race import field, holding, ours, places, plans, processes, rows, running, standings
+from esac_mpi.benchmarks.race.field import Course, Entry, Task
+from esac_mpi.benchmarks.race.running import Look, Plan, Teller
+from esac_mpi.commands import bench
+from esac_mpi.noise import Purpose, integer
+from esac_mpi.policy import Layout, Policy
+
+TOY = Task("Pendulum-v1", -1000.0)
+INF = math.inf
+
+
+def plan_of(folder, **changes) -> Plan:
+    return replace(Plan("ours", "ES", "Pendulum-v1", 100.0, 0, [8], 50.0, 2, 1, {}, str(folder), 0.0), **changes)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def looking(tmp_path, monkeypatch):
+    """A teller whose evaluations give what `scores` has for a policy's first and second episodes, and take 3 s each."""
+    clock, scores = Clock(), {}
+    teller = Teller(plan_of(tmp_path), clock)
+
+    def mean(act, first):
+        clock.now += 3.0
+        return scores[act][first > 0]
+
+    monkeypatch.setattr(teller, "_mean", mean)
+    return teller, clock, scores
+
+
+def test_episodes_side_by_side_are_those_that_are_played_alone():
+    env = envs.make("Pendulum-v1")
+    layout = Layout((env.observation_size, 8, env.action_size))
+    policy = Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(0, 0))
+    found = running.returns(
+        [envs.make("Pendulum-v1") for _ in range(3)], lambda o: np.stack([policy(x).copy() for x in o]), [1, 2, 3]
+    )
+    np.testing.assert_array_equal(found, [rollout.play(env, policy, seed).episodic_return for seed in (1, 2, 3)])
+
+
+def test_everyone_is_evaluated_on_the_same_episodes_and_others_confirm(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(running, "returns", lambda places, act, seeds: seen.append(seeds) or np.array([100.0, 100.0]))
+    teller = Teller(plan_of(tmp_path, started=time.monotonic()))
+    assert teller.look({"": None}, 7)
+    assert seen == [[integer(0, Purpose.EVALUATION, 0, block=i) for i in block] for block in ((0, 1), (2, 3))]
+
+
+def test_evaluations_are_off_the_clock(looking):
+    teller, clock, scores = looking
+    scores["a"] = 10.0, 0.0
+    clock.now = 4.0
+    assert not teller.look({"p": "a"}, 50)
+    assert (clock.now, teller.seconds) == (7.0, 4.0)
+    scores["a"] = 120.0, 100.0
+    clock.now += 6.0
+    assert teller.look({"p": "a"}, 90)
+    found = processes.looked_at(teller.plan.looks)
+    assert found.looks == [Look(4.0, 50, "p", 10.0, None, 3.0), Look(10.0, 90, "p", 120.0, 100.0, 9.0)]
+    assert found.reached(100.0)
+    assert found.evaluating == 9.0
+
+
+def test_a_goal_that_other_episodes_do_not_confirm_is_not_reached_and_a_second_policy_has_its_own_chance(looking):
+    teller, _, scores = looking
+    scores.update(a=(130.0, 90.0), b=(110.0, 101.0))
+    assert not teller.look({"sac": "a"}, 1)
+    assert teller.look({"theta_es": "b", "sac": "a"}, 2)
+    assert [(look.policy, look.mean, look.again) for look in processes.looked_at(teller.plan.looks).looks] == [
+        ("sac", 130.0, 90.0), ("theta_es", 110.0, 101.0),
+    ]  # fmt: skip
+
+
+def test_looks_are_due_after_a_second_then_a_twentieth_of_the_clock_and_at_the_limit(looking):
+    teller, clock, scores = looking
+    scores["a"] = 0.0, 0.0
+    clock.now = 0.9
+    assert not teller.due
+    for at, following in ((1.0, 2.0), (2.5, 3.5), (40.0, 42.0), (48.5, 50.0)):
+        clock.now = at + teller._evaluating
+        assert teller.due
+        teller.look({"": "a"}, 1)
+        clock.now = following - 0.01 + teller._evaluating
+        assert not teller.due
+    clock.now += 0.02
+    assert teller.due
+    assert teller.look({"": "a"}, 1)  # over, and too late to be looked at
+    assert len(processes.looked_at(teller.plan.looks).looks) == 4
+
+
+def run_of(name: str = "ES", limit: float = 50.0, seed: int = 0, settings: dict | None = None) -> plans.Run:
+    entry = Entry(name, "ours", lambda course: {})
+    return plans.Run(entry, Course(Task("Pendulum-v1", 100.0), (8,), limit, 2, 1), seed, settings or {}, "v 1", "cpu")
+
+
+def test_a_run_that_reaches_the_goal_in_time_has_a_time_and_every_other_one_is_a_time_out():
+    late, good = Look(30.0, 600, "", 90.0, None, 5.0), Look(40.0, 800, "", 120.0, 100.0, 8.0)
+    reached = processes.result(run_of(), processes.Told(2.0, [late, good]), 60.0, False)
+    assert (reached.outcome, reached.time, reached.steps, reached.start_up, reached.best) == ("reached", 40.0, 800, 2.0, 120.0)
+    missed = processes.result(run_of(), processes.Told(2.0, [late]), 56.0, False)
+    assert (missed.outcome, missed.seconds, missed.time, missed.steps) == ("late", 51.0, INF, INF)
+    spent = processes.result(run_of(), processes.Told(2.0, [late]), 50.0, False)
+    assert (spent.outcome, spent.seconds, spent.time) == ("spent", 45.0, INF)
+    killed = processes.result(run_of(), processes.Told(None, []), 170.0, True)
+    assert (killed.outcome, killed.start_up, killed.time) == ("late", 170.0, INF)
+    assert processes.result(run_of(), processes.Told(None, []), 3.0, False) is None
+
+
+def test_medians_of_runs_of_which_some_did_not_reach_the_goal():
+    assert standings.spread([30.0, 10.0, 20.0]) == (10.0, 20.0, 30.0, 3)
+    assert standings.spread([30.0, INF, 20.0]) == (20.0, 30.0, INF, 3)
+    assert standings.spread([INF, 20.0, INF]) == (20.0, INF, INF, 3)
+    assert standings.spread([10.0, 20.0, 30.0, INF]).median == 30.0  # of two in the middle the later one
+    assert standings.spread([30.0, INF, 20.0]).text("> 180") == "30 (20 to > 180)"
+    assert standings.spread([INF] * 3).text("> 180") == "> 180"
+    assert standings.spread([9.876, 123.4, 1234.5]).text("") == "123 (9.9 to 1,230)"
+
+
+def test_a_ratio_with_a_time_out_is_a_bound():
+    assert standings.ahead(20.0, 100.0, 180.0) == (5.0, "5")
+    assert standings.ahead(20.0, INF, 180.0) == (9.0, "> 9")
+    assert standings.ahead(INF, 90.0, 180.0) == (0.0, "< 0.5")
+    assert math.isnan(standings.ahead(INF, INF, 180.0)[0])
+
+
+def row(task: str, name: str, seed: int, seconds: float, **changes) -> rows.Row:
+    outcome = rows.REACHED if seconds < 180 else rows.LATE
+    made = rows.Row(
+        "k", task, 100.0, name, seed, outcome, seconds, 2.0, 10 * int(seconds), 1.0, 3, 1.5, 180.0, 2, "cpu", "v", "c" * 40, "d"
+    )
+    return replace(made, **changes)
+
+
+def race() -> standings.Standings:
+    """A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90. D: nobody."""
+    times = {
+        "A": {"ESAC": (10, 20, 30), "ES": (40, 50, 60), "SB3 SAC": (50, 60, 190), "SB3 PPO": (70, 71, 72)},
+        "B": {"ESAC": (30, 30, 190), "SB3 SAC": (50, 190, 190)},
+        "C": {"ESAC": (50, 190, 190), "ES": (40, 50, 60), "SB3 SAC": (80, 90, 100)},
+        "D": {"ESAC": (190, 190, 190), "SB3 SAC": (190, 190, 190)},
+    }
+    made = [row(task, name, i, s) for task, own in times.items() for name, each in own.items() for i, s in enumerate(each)]
+    return standings.Standings(made)
+
+
+def test_who_is_first_and_how_far_ahead():
+    found = race()
+    assert [found.first(task) for task in found.tasks] == ["ESAC", "ESAC", "ES", ""]
+    assert found.best_peer("A") == ("SB3 SAC", 60.0)
+    assert [found.ratio(task)[0] for task in "ABC"] == [3.0, 6.0, 0.0]  # at least: 180 / 30 where no peer is in time
+    text = found.markdown()
+    assert "| ESAC | **20 (10 to 30)** | **30 (30 to > 180)** | > 180 (50 to > 180) | > 180 |" in text
+    assert "| ESAC | 200 (100 to 300) | 300 (300 to -) | - (500 to -) | - |" in text
+    assert "ESAC is first on 2 of 4 tasks. The best peer's time over its own is 3 at least on the median of 3." in text
+
+
+def test_measurements_have_null_for_what_nobody_waited_for():
+    found = {(m.case, m.figure): m for m in race().measurements()}
+    least = found["B", "s to the goal, SB3 SAC"]
+    assert (least.min, least.median, least.max, least.rounds) == (50, INF, INF, 3)
+    assert least.plain() == {
+        "benchmark": "race", "case": "B", "figure": "s to the goal, SB3 SAC", "unit": "s", "min": 50, "median": None, "max": None,
+        "rounds": 3, "simulation": False,
+    }  # fmt: skip
+    assert found["A", "best peer / ESAC, at least"].median == 3.0
+    assert isinstance(Measurement.of("x", "", "", "", [1.0]).plain()["max"], float)
+
+
+def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(tmp_path):
+    path = tmp_path / "race.csv"
+    first, second = row("A", "ESAC", 0, 12.5), row("A", "SB3 SAC, 4 envs", 1, 190.0, best=-INF)
+    assert rows.read(path) == []
+    rows.append(path, first)
+    path.write_text(path.read_text() + "k,A,100,ES")
+    rows.append(path, second)
+    assert rows.read(path) == [first, second]
+    path.write_text("generation,return\n1,2\n")
+    with pytest.raises(Unusable, match="no rows of a race") as raised:
+        rows.read(path)
+    assert raised.value.code == 65
+
+
+@pytest.mark.parametrize("change", [{"limit": 51.0}, {"name": "TD3"}, {"settings": {"es.sigma": 0.1}}])
+def test_a_row_is_known_by_all_that_decides_it_but_the_seed(change):
+    assert run_of().made_with == run_of(seed=1).made_with
+    assert run_of().made_with != run_of(**change).made_with
+    assert run_of().made_with != replace(run_of(), versions="v 2").made_with
+
+
+def options(out, **changes) -> argparse.Namespace:
+    return argparse.Namespace(**{"out": out, "quick": True, "task": [], "only": [], "rounds": 2, "limit": 0, **changes})
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    """Two competitors that need no process: "ESAC" reaches the goal after 2 s, "ES" fails. Gives the runs that were made."""
+    made = []
+
+    def finished(run, plan, file, log):
+        made.append((run.entry.name, run.seed))
+        told = [{"start_up": 1.0}, {**Look(2.0, 500, "", 150.0, 140.0, 0.5).__dict__}]
+        plan.looks.write_text("".join(json.dumps(entry) + "\n" for entry in told[: 1 if run.entry.name == "ES" else 2]))
+        return (3 if run.entry.name == "ES" else 0), False
+
+    monkeypatch.setattr(processes, "finished", finished)
+    monkeypatch.setattr(field, "ENTRIES", tuple(entry for entry in field.ENTRIES if entry.name in ("ESAC", "ES")))
+    return made
+
+
+def test_a_race_goes_on_where_it_stands_and_mixes_nothing_in(tmp_path, quickly, capsys):
+    found = list(holding.measurements(options(tmp_path)))
+    assert quickly == [("ESAC", 0), ("ES", 0), ("ESAC", 1), ("ES", 1)]
+    assert [(m.figure, m.median, m.rounds) for m in found] == [
+        ("s to the goal, ESAC", 2.0, 2),
+        ("steps to the goal, ESAC", 500, 2),
+    ]
+    assert "InvertedPendulum-v5, ES, seed 0: failed with exit code 3, no row" in capsys.readouterr().err
+    assert "Failed, and without a time: InvertedPendulum-v5, ES, seed 0" in (tmp_path / "race.md").read_text()
+    quickly.clear()
+    assert list(holding.measurements(options(tmp_path))) == found
+    assert quickly == [("ES", 0), ("ES", 1)]  # tried again
+    quickly.clear()
+    list(holding.measurements(options(tmp_path, limit=7.0)))
+    assert quickly == [("ESAC", 0), ("ES", 0), ("ESAC", 1), ("ES", 1)]
+    assert "race.csv: 2 rows of other settings" in capsys.readouterr().err
+    assert len(rows.read(tmp_path / "race.csv")) == 4
+
+
+def test_what_is_interrupted_is_ended_and_what_there_is_is_published(tmp_path, quickly, monkeypatch):
+    def interrupted(run, folder):
+        if quickly:
+            raise KeyboardInterrupt
+        return processes.carried_out(run, folder)
+
+    monkeypatch.setattr(holding, "carried_out", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(holding.measurements(options(tmp_path)))
+    assert "| ESAC | **2** |" in (tmp_path / "race.md").read_text()
+
+
+def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "command", lambda run, file: [sys.executable, "-c", "import time; time.sleep(100)"])
+    monkeypatch.setattr(processes, "SPARE", 0.3)
+    found = processes.carried_out(run_of(limit=0.1), tmp_path)
+    assert (found.outcome, found.time) == ("late", INF)
+    assert 0.5 < found.seconds < 60
+
+
+def test_peers_that_are_not_installed_are_left_out_and_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert {run.entry.name for run in plans.planned(options(tmp_path))} == {"ESAC", "ES", "SAC", "TD3"}
+    said = capsys.readouterr().err
+    assert said.count("stable_baselines3 is not installed and left out") == said.count("evotorch is not installed") == 1
+
+
+@pytest.mark.parametrize(("words", "said"), [(["--task", "Hopper-v4"], "--task Hopper-v4"), (["--only", "sac"], "--only sac")])
+def test_an_unknown_task_or_competitor_is_named(words, said, capsys):
+    assert bench.main(["race", *words]) == 2
+    assert f"{said}: not in the race; there are " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("cores", "workers", "esac", "es"), [(1, 1, 28, 32), (2, 1, 28, 32), (8, 7, 28, 32), (16, 15, 30, 32)])
+def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esac, es):
+    course = Course(field.tasks()[0], field.hidden(), 180.0, 10, cores)
+    assert course.hidden == (64, 64)
+    found = field.ours("ESAC", course)
+    assert (found["esac.workers"], found["esac.population_size"], found["esac.update_cost"]) == (workers, esac, 30.0)
+    assert (found["esac.adoption"], found["esac.replayed"], found["esac.sigma"]) == ("tested", "winners", 0.02)
+    assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
+    assert field.ours("ES", course)["es.population_size"] == es
+
+
+def test_peers_have_their_zoo_s_settings():
+    def on(id: str, name: str) -> dict | None:
+        entry = next(entry for entry in field.ENTRIES if entry.name == name)
+        return entry.settings(Course(Task(id, 0.0), (64, 64), 180.0, 10, 2))
+
+    assert on("Swimmer-v5", "SB3 SAC") == {"n_timesteps": 1_000_000, "learning_starts": 10_000, "gamma": 0.999}
+    assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == {
+        "n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2,
+    }  # fmt: skip
+    assert (on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"], on("dm_control/cheetah-run-v0", "SB3 PPO, 8 envs")["n_steps"]) == (
+        64,
+        256,
+    )
+    assert on("Swimmer-v5", "SB3 PPO, 8 envs") is None  # the zoo has four there
+    assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
+
+
+def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):
+    settings = {
+        "algorithm": "es", "task.id": "Pendulum-v1", "policy.hidden": [8], "es.population_size": 4, "budget.env_steps": 10**12,
+        "evaluation.every": 10**12, "evaluation.episodes": 1,
+    }  # fmt: skip
+    plan = plan_of(tmp_path, goal=-1e9, settings=settings, started=time.monotonic() - 2.0)
+    ours.run(plan, Teller(plan))
+    found = processes.looked_at(plan.looks)
+    assert found.start_up > 2.0
+    assert [(look.env_steps, look.policy, look.reached(-1e9)) for look in found.looks] == [(4 * 200, "theta_es", True)]
+
+
+def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
+    env, same, random = places.adapted(envs.make("Pendulum-v1")), envs.make("Pendulum-v1"), np.random.default_rng(3)
+    np.testing.assert_array_equal(env.reset(seed=3)[0], same.reset(int(random.integers(2**31))))
+    taken, action = env.step(np.array([0.5], np.float32)), same.step(np.array([0.5], np.float32))
+    np.testing.assert_array_equal(taken[0], action[0])
+    assert taken[1:4] == action[1:]
+    np.testing.assert_array_equal(env.reset()[0], same.reset(int(random.integers(2**31))))  # another episode
+    assert (env.observation_space.shape, env.action_space.high.tolist()) == ((3,), [2.0])
+
+
+def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
+    pytest.importorskip("stable_baselines3")
+    from esac_mpi.benchmarks.race import sb3
+
+    settings = {"n_envs": 2, "n_steps": 8, "batch_size": 8, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
+    asked = {"n_timesteps": 100, **settings}
+    plan = plan_of(tmp_path, program="sb3", algorithm="PPO", goal=-1e9, settings=asked, started=time.monotonic() - 2.0)
+    sb3.run(plan, Teller(plan))
+    assert [look.env_steps for look in processes.looked_at(plan.looks).looks] == [2]
+    model = sb3.made(plan, settings)
+    assert (model.lr_schedule(0.5), model.n_envs, model.policy.net_arch) == (5e-4, 2, [8])
+    assert model.get_vec_normalize_env().gamma == 0.9
+
+
+def test_the_picture_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    from esac_mpi.benchmarks.race import picture
+
+    picture.draw(race(), tmp_path / "race.png")
+    assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")
