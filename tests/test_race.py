@@ -172,6 +172,7 @@ def test_who_is_first_and_how_far_ahead():
     assert found.best_peer("A") == ("SB3 SAC", 60.0)
     assert [found.ratio(task)[0] for task in "ABC"] == [3.0, 6.0, 0.0]  # at least: 180 / 30 where no peer is in time
     text = found.markdown()
+    assert "Of it until training begins, medians: ESAC 2 s, ES 2 s, SB3 SAC 2 s, SB3 PPO 2 s." in text
     assert "| ESAC | **20 (10 to 30)** | **30 (30 to > 180)** | > 180 (50 to > 180) | > 180 |" in text
     assert "| ESAC | 200 (100 to 300) | 300 (300 to -) | - (500 to -) | - |" in text
     assert "ESAC is first on 2 of 4 tasks. The best peer's time over its own is 3 at least on the median of 3." in text
@@ -274,6 +275,11 @@ def test_peers_that_are_not_installed_are_left_out_and_said(tmp_path, monkeypatc
     assert {run.entry.name for run in plans.planned(options(tmp_path))} == {"ESAC", "ES", "SAC", "TD3"}
     said = capsys.readouterr().err
     assert said.count("stable_baselines3 is not installed and left out") == said.count("evotorch is not installed") == 1
+
+
+def test_a_race_of_no_time_is_refused(tmp_path):
+    with pytest.raises(Unusable, match="--limit -1, --rounds 2: both must be positive"):
+        plans.planned(options(tmp_path, limit=-1.0))
 
 
 @pytest.mark.parametrize(("words", "said"), [(["--task", "Hopper-v4"], "--task Hopper-v4"), (["--only", "sac"], "--only sac")])

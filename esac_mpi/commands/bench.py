@@ -17,7 +17,7 @@ scaling      seconds per generation at every rank count here, and a SIMULATION b
 clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
 race         seconds and true steps to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and
              PPO and EvoTorch's PGPE, one after another (docs/performance.md)                             at most 16 hours
-             [--task ID ...] [--only COMPETITOR ...] [--limit S] [--out FOLDER]; stopped, the same command goes on
+             [--task ID ...] [--only COMPETITOR ...] [--limit S] [--rounds SEEDS] [--out FOLDER]; stopped, it goes on
 history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:

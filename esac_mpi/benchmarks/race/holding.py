@@ -5,6 +5,7 @@ so that a race that was stopped early has all competitors on all tasks.
 """
 
 import argparse
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from esac_mpi.benchmarks.race.plans import planned
 from esac_mpi.benchmarks.race.processes import carried_out
 
 ROWS, TABLE, PICTURE = "race.csv", "race.md", "race.png"
+BUSY = 0.5  # load average from which other work is noticed
 FOLDER, QUICK = Path("runs/race"), Path("runs/race-quick")
 
 
@@ -32,6 +34,8 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
         say(f"{folder / ROWS}: {others} rows of other settings, tasks, versions or machines are left out")
     hours = sum(run.course.limit for run in left) / 3600
     say(f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations")
+    if left and (load := os.getloadavg()[0]) > BUSY:
+        say(f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone")
     failed: list[str] = []
     try:
         with ended_by_signals():

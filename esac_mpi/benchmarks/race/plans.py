@@ -60,7 +60,7 @@ class Run:
 
 
 def planned(options: argparse.Namespace) -> list[Run]:
-    """Return all runs that are asked for, in their order. Raises Unusable for an unknown task or competitor."""
+    """Return all runs that are asked for, in their order. Raises Unusable for what is not there."""
     tasks = [TOY] if options.quick else chosen(field.tasks(), options.task, lambda task: task.id, "--task")
     entries = chosen(list(field.ENTRIES), options.only, lambda entry: entry.name, "--only")
     missing = {library for library in {entry.library for entry in entries} - {""} if not installed(library)}
@@ -68,6 +68,8 @@ def planned(options: argparse.Namespace) -> list[Run]:
     cores, cpu = len(affinity.cores()), provenance.cpu()
     seeds = options.rounds or (1 if options.quick else SEEDS)
     limit = options.limit or (TOY_LIMIT if options.quick else LIMIT)
+    if min(limit, seeds) <= 0:
+        raise Unusable(f"--limit {limit:g}, --rounds {seeds}: both must be positive")
     hidden = TOY_HIDDEN if options.quick else field.hidden()
     found = []
     for seed in range(seeds):

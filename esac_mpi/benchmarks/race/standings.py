@@ -94,6 +94,10 @@ class Standings:
         """Return the limit of a task's runs [s]."""
         return next(row.limit for row in self.rows if row.task == task)
 
+    def start_up(self, name: str) -> float:
+        """Return a competitor's median time until training began [s]."""
+        return spread([row.start_up for row in self.rows if row.competitor == name]).median
+
     def first(self, task: str) -> str:
         """Return who is first on a task, "" where nobody's median reaches the goal."""
         medians = self.medians(task)
@@ -118,10 +122,9 @@ class Standings:
                 for found, unit in ((self.spread(task, name), "s"), (self.spread(task, name, lambda row: row.steps), "steps")):
                     if found:
                         yield Measurement(BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found)
-            if (found_ratio := self.ratio(task)) and math.isfinite(found_ratio[0]):
-                least, seeds = found_ratio[0], len(self.of(task, field.CHAMPION))
-                figure = f"best peer / {field.CHAMPION}, at least"
-                yield Measurement(BENCHMARK, task, figure, "ratio", least, least, least, seeds)
+            ratio, figure = self.ratio(task), f"best peer / {field.CHAMPION}, at least"
+            if ratio and math.isfinite(ratio[0]):
+                yield Measurement.of(BENCHMARK, task, figure, "ratio", [ratio[0]])
 
     def markdown(self) -> str:
         """Return the tables for people, and what they say."""
@@ -140,7 +143,9 @@ class Standings:
             f"(least to most), on {one.cores} core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the "
             f"limit. Evaluations are off everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
-        return [said] + [f"Failed, and without a time: {', '.join(self.failed)}."] * bool(self.failed)
+        starts = (f"{name} {shown(self.start_up(name), '')} s" for name in self.names)
+        begun = f"Of it until training begins, medians: {', '.join(starts)}."
+        return [said, begun] + [f"Failed, and without a time: {', '.join(self.failed)}."] * bool(self.failed)
 
     def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
         """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""
