@@ -1,4 +1,4 @@
-"""The race: who counts as having reached a return, when, and how it stands; its records; the competitors' own processes."""
+"""The race: who counts as having reached a return, when, and how it stands; its records."""
 
 import argparse
 import json
@@ -9,23 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from racing import plan_of
 
-from esac_mpi import envs, rollout
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import Measurement
-from esac_mpi.benchmarks.race import field, holding, ours, places, plans, processes, rows, running, standings
+from esac_mpi.benchmarks.race import field, holding, plans, processes, rows, running, standings
 from esac_mpi.benchmarks.race.field import Course, Entry, Task
-from esac_mpi.benchmarks.race.running import Look, Plan, Teller
+from esac_mpi.benchmarks.race.running import Look, Teller
 from esac_mpi.commands import bench
 from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout, Policy
 
-TOY = Task("Pendulum-v1", -1000.0)
 INF = math.inf
-
-
-def plan_of(folder, **changes) -> Plan:
-    return replace(Plan("ours", "ES", "Pendulum-v1", 100.0, 0, [8], 50.0, 2, 1, {}, str(folder), 0.0), **changes)
 
 
 class Clock:
@@ -49,16 +43,6 @@ def looking(tmp_path, monkeypatch):
 
     monkeypatch.setattr(teller, "_mean", mean)
     return teller, clock, scores
-
-
-def test_episodes_side_by_side_are_those_that_are_played_alone():
-    env = envs.make("Pendulum-v1")
-    layout = Layout((env.observation_size, 8, env.action_size))
-    policy = Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(0, 0))
-    found = running.returns(
-        [envs.make("Pendulum-v1") for _ in range(3)], lambda o: np.stack([policy(x).copy() for x in o]), [1, 2, 3]
-    )
-    np.testing.assert_array_equal(found, [rollout.play(env, policy, seed).episodic_return for seed in (1, 2, 3)])
 
 
 def test_everyone_is_evaluated_on_the_same_episodes_and_others_confirm(tmp_path, monkeypatch):
@@ -286,70 +270,6 @@ def test_a_race_of_no_time_is_refused(tmp_path):
 def test_an_unknown_task_or_competitor_is_named(words, said, capsys):
     assert bench.main(["race", *words]) == 2
     assert f"{said}: not in the race; there are " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("cores", "workers", "esac", "es"), [(1, 1, 28, 32), (2, 1, 28, 32), (8, 7, 28, 32), (16, 15, 30, 32)])
-def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esac, es):
-    course = Course(field.tasks()[0], field.hidden(), 180.0, 10, cores)
-    assert course.hidden == (64, 64)
-    found = field.ours("ESAC", course)
-    assert (found["esac.workers"], found["esac.population_size"], found["esac.update_cost"]) == (workers, esac, 30.0)
-    assert (found["esac.adoption"], found["esac.replayed"], found["esac.sigma"]) == ("tested", "winners", 0.02)
-    assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
-    assert field.ours("ES", course)["es.population_size"] == es
-
-
-def test_peers_have_their_zoo_s_settings():
-    def on(id: str, name: str) -> dict | None:
-        entry = next(entry for entry in field.ENTRIES if entry.name == name)
-        return entry.settings(Course(Task(id, 0.0), (64, 64), 180.0, 10, 2))
-
-    assert on("Swimmer-v5", "SB3 SAC") == {"n_timesteps": 1_000_000, "learning_starts": 10_000, "gamma": 0.999}
-    assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == {
-        "n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2,
-    }  # fmt: skip
-    assert (on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"], on("dm_control/cheetah-run-v0", "SB3 PPO, 8 envs")["n_steps"]) == (
-        64,
-        256,
-    )
-    assert on("Swimmer-v5", "SB3 PPO, 8 envs") is None  # the zoo has four there
-    assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
-
-
-def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):
-    settings = {
-        "algorithm": "es", "task.id": "Pendulum-v1", "policy.hidden": [8], "es.population_size": 4, "budget.env_steps": 10**12,
-        "evaluation.every": 10**12, "evaluation.episodes": 1,
-    }  # fmt: skip
-    plan = plan_of(tmp_path, goal=-1e9, settings=settings, started=time.monotonic() - 2.0)
-    ours.run(plan, Teller(plan))
-    found = processes.looked_at(plan.looks)
-    assert found.start_up > 2.0
-    assert [(look.env_steps, look.policy, look.reached(-1e9)) for look in found.looks] == [(4 * 200, "theta_es", True)]
-
-
-def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
-    env, same, random = places.adapted(envs.make("Pendulum-v1")), envs.make("Pendulum-v1"), np.random.default_rng(3)
-    np.testing.assert_array_equal(env.reset(seed=3)[0], same.reset(int(random.integers(2**31))))
-    taken, action = env.step(np.array([0.5], np.float32)), same.step(np.array([0.5], np.float32))
-    np.testing.assert_array_equal(taken[0], action[0])
-    assert taken[1:4] == action[1:]
-    np.testing.assert_array_equal(env.reset()[0], same.reset(int(random.integers(2**31))))  # another episode
-    assert (env.observation_space.shape, env.action_space.high.tolist()) == ((3,), [2.0])
-
-
-def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
-    pytest.importorskip("stable_baselines3")
-    from esac_mpi.benchmarks.race import sb3
-
-    settings = {"n_envs": 2, "n_steps": 8, "batch_size": 8, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
-    asked = {"n_timesteps": 100, **settings}
-    plan = plan_of(tmp_path, program="sb3", algorithm="PPO", goal=-1e9, settings=asked, started=time.monotonic() - 2.0)
-    sb3.run(plan, Teller(plan))
-    assert [look.env_steps for look in processes.looked_at(plan.looks).looks] == [2]
-    model = sb3.made(plan, settings)
-    assert (model.lr_schedule(0.5), model.n_envs, model.policy.net_arch) == (5e-4, 2, [8])
-    assert model.get_vec_normalize_env().gamma == 0.9
 
 
 def test_the_picture_is_drawn(tmp_path):
