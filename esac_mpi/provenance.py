@@ -85,17 +85,20 @@ def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 
-def git_commit() -> str:
-    """Return the commit this package runs from, without a child process (none may be forked after MPI has started)."""
-    folder = Path(__file__).parent.parent / ".git"
+def git_commit(checkout: Path = Path(__file__).parent.parent) -> str:
+    """Return the commit of a checkout or worktree, this package's; no child process: none may be forked after MPI began."""
+    folder = checkout / ".git"
     try:
+        if folder.is_file():  # a worktree: "gitdir: PATH"
+            folder = checkout / folder.read_text().strip().removeprefix("gitdir: ")
         head = (folder / "HEAD").read_text().strip()
         if not head.startswith("ref: "):
             return head
-        name = head[5:]
-        if (folder / name).exists():
-            return (folder / name).read_text().strip()
-        packed = (folder / "packed-refs").read_text().splitlines()
-        return next(line.split()[0] for line in packed if line.endswith(name))
+        name, pointer = head.removeprefix("ref: "), folder / "commondir"
+        refs = folder / pointer.read_text().strip() if pointer.exists() else folder
+        if (refs / name).exists():
+            return (refs / name).read_text().strip()
+        packed = (refs / "packed-refs").read_text().splitlines()
+        return next(line.split()[0] for line in packed if line.endswith(f" {name}"))
     except (OSError, StopIteration):
         return "unknown"

@@ -1,0 +1,42 @@
+"""Where a run's code comes from."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from esac_mpi import provenance
+
+COMMIT = "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "something"
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    git(folder, *COMMIT)
+    return folder
+
+
+def test_the_commit_of_a_checkout_and_of_a_worktree_is_what_git_says(checkout):
+    beside = checkout.parent / "beside"
+    git(checkout, "worktree", "add", "-q", str(beside), "-b", "other")
+    git(beside, *COMMIT[:-1], "another")
+    assert git(beside, "rev-parse", "HEAD") != git(checkout, "rev-parse", "HEAD")
+    for folder in (checkout, beside):
+        assert provenance.git_commit(folder) == git(folder, "rev-parse", "HEAD")
+
+
+def test_it_is_found_among_packed_names_and_without_a_branch(checkout):
+    for words in (("pack-refs", "--all"), ("checkout", "-q", "--detach")):
+        git(checkout, *words)
+        assert provenance.git_commit(checkout) == git(checkout, "rev-parse", "HEAD")
+
+
+def test_without_a_checkout_it_is_unknown(tmp_path):
+    assert provenance.git_commit(tmp_path) == "unknown"
