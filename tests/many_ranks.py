@@ -1,8 +1,8 @@
-"""The program, run after run on the same ranks, as tests/one_process.py has it on one: `mpirun -n N python many_ranks.py FOLDER`.
+"""The program, or a command, run after run on the same ranks: `mpirun -n N python many_ranks.py FOLDER`.
 
-Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, an environment, the number of ranks that run it,
-the nodes that these are dealt over (0: as they are, else with what tests/program.py has) and the files that stdout, stderr and,
-after the run, each rank's exit code go to.
+tests/one_process.py has the program so on one rank. Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command
+line, an environment, the number of ranks that run it, the nodes that these are dealt over (0: as they are, else with what
+tests/program.py has) and the files that stdout, stderr and, after the run, each rank's exit code go to.
 """
 
 import json
@@ -16,6 +16,8 @@ from exchanges import Dealt
 from mpi4py import MPI
 
 from esac_mpi import __main__, comm, record
+from esac_mpi.commands import NAMES
+from esac_mpi.commands import __main__ as commands
 
 WORLD = MPI.COMM_WORLD
 FIRST = [WORLD.Split(0 if WORLD.rank <= last else MPI.UNDEFINED) for last in range(WORLD.size)]  # ranks 0 to `last` each
@@ -38,7 +40,7 @@ def program(words: list[str], variables: dict[str, str], ranks: int, nodes: int,
         changed.enter_context(mock.patch.object(comm.World.__init__, "__defaults__", (world, *made[1:])))
         if nodes:
             changed.enter_context(mock.patch.object(record.run, "PUBLISH_EVERY", 0.0))
-        return __main__.main(words)
+        return commands.main(words) if words[0] in NAMES else __main__.main(words)
 
 
 with open(Path(sys.argv[1]) / str(WORLD.rank)) as lines:

@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "esac_mpi"
 LAYERS = [
     {"__init__"},
     {"commands"},
+    {"search"},
     {"experiments", "stress"},
     {"benchmarks", "policies"},
     {"analysis"},
@@ -27,7 +28,7 @@ LAYERS = [
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__version__", "directory", "ram", "turns", "agenda", "errors", "threads", "began", "invocation", "shipped"}
 LAYERS[-1] |= {"clock"}
-BESIDE = {"commands", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
+BESIDE = {"commands", "search", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
 ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
@@ -46,6 +47,7 @@ SOLE = {
     "mujoco": {"envs"} | TIMED | SHOWN,
     "dm_control": {"envs"} | TIMED,
     "evotorch": TIMED,
+    "optuna": {"search"},
     "matplotlib": BESIDE,
 }
 LINES, TOOL = 350, 150  # at most, of a file, and of one in tools/

@@ -11,7 +11,7 @@ from typing import Any
 from esac_mpi.analysis import measures
 from esac_mpi.record import RunFiles
 
-STATES = ("failed", "dead", "requeue", "running", "complete")  # what needs somebody first
+STATES = ("failed", "dead", "requeue", "running", "pruned", "complete")  # what needs somebody first
 UNREAD = 2  # a run that cannot be read any more needs somebody before those after this many states
 RECENT = 20  # generations that the time left is taken over
 

@@ -11,7 +11,7 @@ from esac_mpi.record import RunFiles
 
 KINDS = ("population", "learner", "evaluation", "replayed")
 PARTS = ("evaluate", "plan", "update", "learn", "evaluation", "record")  # of a generation on rank 0: timing/seconds_<part>
-OVER = ("complete", "requeue", "failed", "dead")  # states in which no process works at the run
+OVER = ("complete", "pruned", "requeue", "failed", "dead")  # states in which no process works at the run
 
 
 def last(run: RunFiles, name: str, group: str = "metrics") -> Any:

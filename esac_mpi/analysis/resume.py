@@ -14,7 +14,7 @@ def resume_command(run: RunFiles) -> str | None:
     names the run's own config.toml.
     """
     command = run.provenance.get("command", "python -m esac_mpi")
-    if run.state in ("running", "complete"):
+    if run.state in ("running", "complete", "pruned"):
         return None
     words = [word for word in shlex.split(command) if word != "--fresh"]
     called = words[:1] == ["esac_mpi.train"]  # from Python, with settings that no command line may have

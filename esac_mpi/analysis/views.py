@@ -22,7 +22,8 @@ from esac_mpi.record import RunFiles
 ALL = Choice()
 RECENT = 20  # generations that speed, idle fraction and time left are taken over
 BARS = " ▁▂▃▄▅▆▇█"
-STYLES = {"running": "green", "complete": "bold green", "requeue": "yellow", "failed": "bold red", "dead": "bold red"}
+STYLES = {"running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow"}
+STYLES |= {"failed": "bold red", "dead": "bold red"}
 NARROW = ("status", "gen", "budget", "return", "returns", "left", "row")  # columns of several runs
 WIDE = ("status", "gen", "budget", "return", "best", "returns", "sigma", "steps/s", "idle", "left", "row", "checkpoint")
 

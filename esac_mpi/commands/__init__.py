@@ -11,7 +11,7 @@ GROUPS = {
     "train": ("run", "examples"),
     "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity", "waiting"),
     "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
-    "study": ("sweep", "experiment", "results"),
+    "study": ("sweep", "search", "experiment", "results"),
     "the program itself": ("bench", "gpu_check", "torture", "fuzz_config", "completion"),
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)

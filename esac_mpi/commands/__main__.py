@@ -47,7 +47,7 @@ def refusal(words: list[str]) -> str:
 
 
 def carry_out(name: str, arguments: list[str]) -> int:
-    """Carry out a command; return its exit code, 2 where it needs a library that is not installed."""
+    """Carry out a command; return its exit code, 2 where it needs a library that is not there."""
     try:
         command = import_module(f"esac_mpi.commands.{name}")
         if name in OVER_RANKS:
@@ -60,7 +60,12 @@ def carry_out(name: str, arguments: list[str]) -> int:
         if library not in EXTRAS:
             raise
         print(f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'", file=sys.stderr)
-        return WRONG_USAGE
+    except (ImportError, RuntimeError) as error:  # mpi4py's
+        if "libmpi" not in str(error):
+            raise
+        advice = "load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
+        print(f"esac_mpi: no MPI library was found: {advice}", file=sys.stderr)
+    return WRONG_USAGE
 
 
 def main(argv: list[str] | None = None) -> int:

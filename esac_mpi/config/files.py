@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -51,16 +52,21 @@ def read_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def to_toml(config: Config) -> str:
-    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED."""
+def to_toml(config: Config, names: Collection[str] = NAMES) -> str:
+    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED.
+
+    names: of the fields to write.
+    """
     tables = asdict(config)
-    lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k not in UNSAVED]
+    names = set(names).difference(UNSAVED)
+    lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k in names]
     for name, table in tables.items():
         if isinstance(table, dict):
-            part = {key: value for key, value in table.items() if f"{name}.{key}" not in UNSAVED}
+            part = {key: value for key, value in table.items() if f"{name}.{key}" in names}
             inner = {f"{name}.{key}": part.pop(key) for key, value in list(part.items()) if isinstance(value, dict)}
-            for title, entries in {name: part, **{title: entries for title, entries in inner.items() if entries}}.items():
-                lines += ["", f"[{title}]"] + [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()]
+            for title, entries in {name: part, **inner}.items():
+                values = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()]
+                lines += ["", f"[{title}]", *values] if values else []
     return "\n".join(lines) + "\n"
 
 

@@ -22,6 +22,10 @@ class Alone:
         """Return work(i) -> [columns] for i in range(count), float64 [count, columns], and no busy times."""
         return np.array([work(i) for i in range(count)]).reshape(count, columns), np.zeros(1)
 
+    def from_root(self, value: Any) -> Any:
+        """Return rank 0's object."""
+        return value
+
     def gather(self, value: Any) -> list[Any]:
         """Return the object of every process."""
         return [value]

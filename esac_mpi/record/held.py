@@ -18,14 +18,14 @@ from esac_mpi.record.files import Image, publish, store
 
 
 class Held:
-    """The directory that a run writes into, from take() to close().
+    """The directory that a run writes into, from take() to close(); or what else a process holds by a lock of another name.
 
     token: what run.lock holds while this run has it. Nobody may open that file in this process: to close it would drop the lock.
     written: what was published so far [bytes].
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str = LOCK) -> None:
+        self.path, self._name = path, name
         self.token = f"{socket.gethostname()} {os.getpid()} {datetime.now(UTC).isoformat()}\n".encode()
         self.written = 0
         self._lock = -1
@@ -34,7 +34,7 @@ class Held:
     def take(self, create: bool) -> None:
         """Take run.lock, unless it is held already. Raises Refused, naming the holder; OSError."""
         if self._lock < 0:
-            self._lock = lock.take(self.path, create)
+            self._lock = lock.take(self.path, create, self._name)
 
     def claim(self) -> None:
         """Make the directory, take its lock and sign it."""
@@ -72,9 +72,9 @@ class Held:
         try:
             ours = os.pread(self._lock, 1000, 0) == self.token
             with suppress(FileNotFoundError):
-                ours &= os.path.samestat(os.stat(self.path / LOCK), os.fstat(self._lock))
+                ours &= os.path.samestat(os.stat(self.path / self._name), os.fstat(self._lock))
         except OSError as error:
-            raise Unsaved(f"{self.path / LOCK}: {error.strerror}") from error
+            raise Unsaved(f"{self.path / self._name}: {error.strerror}") from error
         if not ours:
             raise Refused(f"{self.path}: another run has taken this directory; this one stops without writing")
         self.beat()

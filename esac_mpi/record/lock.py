@@ -24,9 +24,9 @@ BUSY = (errno.EACCES, errno.EAGAIN)  # held by another process; any other error 
 logger = logging.getLogger(__name__)
 
 
-def take(path: Path, create: bool) -> int:
-    """Return the descriptor of the locked run.lock, its content untouched. Raises Refused, naming the holder."""
-    descriptor = os.open(path / LOCK, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+def take(path: Path, create: bool, name: str = LOCK) -> int:
+    """Return the descriptor of the locked run.lock, or another's, its content untouched. Raises Refused, naming the holder."""
+    descriptor = os.open(path / name, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
     try:
         for attempt in range(5):  # a reader that asks whether the run lives holds the lock for an instant
             try:
@@ -61,13 +61,13 @@ def release(descriptor: int, token: bytes) -> None:
     os.close(descriptor)
 
 
-def is_free(path: Path) -> bool:
+def is_free(path: Path, name: str = LOCK) -> bool:
     """Return whether nobody holds the lock of a directory that another process may be running in; False where unknown.
 
     Where there are no locks, this host's clock decides: a reader writes nothing to ask for the file server's.
     """
     try:
-        with open(path / LOCK, "rb") as file:
+        with open(path / name, "rb") as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError as error:

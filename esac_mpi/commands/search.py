@@ -1,0 +1,101 @@
+"""Search for good settings: Optuna proposes trials, and any number of tasks of a job array make them, as runs.
+
+    mpirun -n 8 esac-mpi search run STUDY.toml           # takes one trial after the other until none is left
+    esac-mpi search jobs STUDY.toml --tasks 10           # writes the list of a job array, and says how to submit it
+    esac-mpi search show STUDY                           # the trials, the best first
+    esac-mpi search best STUDY --out best.toml           # the best one, ready for esac-mpi run best.toml
+
+STUDY is the file, or the directory that it has made (runs/NAME; directory = "..." in the file names another). As many `run` as
+you like go on at once, on as many ranks as you like each; a trial is one run of each of the study's seeds, an ordinary run
+directory. A trial is given up (status pruned) where its evaluations are below the median. A task that was stopped or killed
+leaves its trial; the same command, or any other task of the study, goes on with it, to the bit. More trials in the file make a
+finished study go on; other ranges are another study, and refused.
+
+    trials = 40
+    measure = "best"                  # or "final": the mean return of the best, or last, evaluation
+    seeds = [100]                     # of each trial, whose value is their mean; the default
+    config = "configs/es/hopper.toml" # may be left out
+    [settings]                        # of all trials; of a budget too
+    budget.env_steps = 400_000
+    [search]                          # any other field of the algorithm
+    es.sigma = {low = 0.005, high = 0.2, log = true}
+    es.population_size = [20, 40, 80]
+    [sampler]                         # these are the defaults
+    kind = "tpe"                      # or "random"
+    seed = 0
+    startup = 10                      # trials by chance before
+    [pruner]
+    kind = "median"                   # or "none"
+    startup = 5                       # complete trials before any is given up
+    warmup = 0.3                      # share of the budget before any is given up
+
+Tune on some seeds, report others: trials have seed 100, unless the file says others, so that the search has not seen those that
+`esac-mpi run best.toml --seed 0`, 1, 2 ... report. What is proposed depends on the sampler's seed, the trial's number and the
+trials finished or under way: with one task a search is the same every time, with several the order in which they end decides.
+
+Cost: that of its runs, and 1 s a trial. Needs optuna: pip install 'esac_mpi[search]'. Exit codes of run: 0 no trial is left to
+take; 75 stopped, run it again; 2 wrong usage; 65 a file cannot be read; 74 one cannot be written; 1 else.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
+
+from esac_mpi.analysis.command import ended, look_here, parser, written
+from esac_mpi.analysis.messages import Unusable
+
+
+def taken(options: argparse.Namespace) -> int:
+    """Take trials, on all ranks there are; return the exit code."""
+    from esac_mpi.policies.ranks import over_ranks
+    from esac_mpi.search.work import search
+
+    look_here()
+    return over_ranks(lambda _, world: search(options.study, world, options.max_hours, options.run_dir), [])
+
+
+def said(options: argparse.Namespace) -> Iterator[object]:
+    """Yield what is asked of a study. Raises Unusable."""
+    from esac_mpi.search import shown, study
+
+    found = study.read(options.study)
+    if options.action == "jobs":
+        if options.tasks < 1:
+            raise Unusable(f"--tasks must be 1 or more, got {options.tasks}")
+        study.checked(found, lambda text: None)
+        study.begin(found)
+        yield from shown.jobs(found, options.study, options.tasks)
+    elif options.action == "best":
+        yield from written(shown.best(found).rstrip(), options.out)
+    else:
+        yield from (shown.rows if options.json else shown.table)(found, options.top)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the command line."""
+    main = parser(__doc__)
+    actions = main.add_subparsers(dest="action", required=True)
+    lines = {name: actions.add_parser(name, help=text) for name, text in {
+        "run": "take trials until none is left", "jobs": "write the list of a job array",
+        "show": "the trials, the best first", "best": "the best trial as a configuration",
+    }.items()}  # fmt: skip
+    for line in lines.values():
+        line.add_argument("study", type=Path, metavar="STUDY", help="the study's TOML file, or its directory")
+    lines["run"].add_argument("--run-dir", type=Path, metavar="DIR", help="where status.json says how this task ended, for jobs/")
+    lines["run"].add_argument(
+        "--max-hours", type=float, default=0.0, metavar="H", help="stop, saved, before so long [h]; 0: no limit"
+    )
+    lines["jobs"].add_argument("--tasks", type=int, default=10, metavar="N", help="elements of the array (10)")
+    lines["show"].add_argument("--top", type=int, default=10, metavar="N", help="how many trials (10); 0: all")
+    lines["show"].add_argument("--json", action="store_true", help="one JSON object a trial")
+    lines["best"].add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    return main
+
+
+def main(argv: list[str]) -> int:
+    """Do what the command line says; return the exit code."""
+    options = command_line().parse_args(argv)
+    return taken(options) if options.action == "run" else ended(lambda: said(options))

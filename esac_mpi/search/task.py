@@ -1,0 +1,216 @@
+"""A task of a search, as its rank 0 knows it: it takes one trial after the other, until none is left.
+
+A trial is taken under a lock of its own: first one that its task has left (stopped, killed, its node lost), which goes on where
+its run directory stands, then a new one. Every decision is on disk before the journal is told of it: a task that dies between the
+two leaves a trial that the next one decides in the same way.
+"""
+
+import math
+import os
+import socket
+import time
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esac_mpi import began, job, log
+from esac_mpi.analysis.outcomes import outcome
+from esac_mpi.config import Config, ConfigError
+from esac_mpi.config.fields import shown
+from esac_mpi.counters import Counters
+from esac_mpi.loop import Listener
+from esac_mpi.record import Run
+from esac_mpi.record.held import Held
+from esac_mpi.record.status import read_status, write_status
+from esac_mpi.search.journal import PARTS, Journal
+from esac_mpi.search.owners import Owners
+from esac_mpi.search.study import Study
+from esac_mpi.search.work import Ending, Order, Trainings
+from esac_mpi.stop import Stop
+
+POLL = 1.0  # between two looks at what others do [s]
+EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
+PRUNED = "pruned"  # status of a run that was given up
+GO_ON = "run the same command again"
+
+
+class Left(Exception):
+    """The task ends before its study does; code: its exit code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Result(NamedTuple):
+    """What a trial's run of one seed came to: its value, None where it ended the trial, and whether a rank wishes to stop."""
+
+    value: float | None
+    wished: bool
+
+
+class Task:
+    """A task. stop: hears signals between trainings. place: the directory of its status.json, for job scripts; None for none."""
+
+    def __init__(self, study: Study, stop: Stop, max_hours: float = 0.0, place: Path | None = None) -> None:
+        self._study, self._stop, self._place = study, stop, place
+        self._end = began.BEGAN + 3600 * max_hours if max_hours else math.inf  # by the monotonic clock [s]
+        self._journal, self._owners = Journal(study, fresh=True), Owners(study.path)
+        self._given_up = False  # whether the trial in progress is to be
+
+    def trainings(self) -> Trainings:
+        """Yield one training after the other, and be sent how it ended; return the exit code."""
+        self._say_status("running")
+        try:
+            while (taken := self._take()) is not None:
+                with closing(taken[1]):
+                    yield from self._carry_out(*taken)
+        except Left as end:
+            self._say_status("requeue" if end.code == job.STOPPED else "failed")
+            (log.say if end.code == job.STOPPED else log.warn)(str(end))
+            return end.code
+        self._say_status("complete")
+        log.say(f"{self._study.path}: no trial is left to take, of {self._study.trials}")
+        return job.FINISHED
+
+    def _say_status(self, status: str, **more: Any) -> None:
+        if self._place is not None:
+            self._place.mkdir(parents=True, exist_ok=True)
+            about = {"status": status, "study": str(self._study.path), "host": socket.gethostname(), "pid": os.getpid()}
+            write_status(self._place, {**about, "time": datetime.now(UTC).isoformat(timespec="microseconds"), **more})
+
+    def _take(self) -> tuple[int, Held] | None:
+        """Return a trial and its lock, None where each is finished or in living hands. Raises Left."""
+        while not self._stop.wished and time.monotonic() < self._end:
+            with self._journal.alone():
+                trials = self._journal.trials()
+                running = [trial.number for trial in trials if trial.state == "running"]
+                for number in running:
+                    if held := self._owners.claim(number):
+                        log.say(f"trial {number} was left, and goes on")
+                        return number, held
+                if len(trials) < self._study.trials:
+                    number = self._journal.begin()
+                    if held := self._owners.claim(number):
+                        return number, held
+                    continue
+            if all(map(self._owners.is_sure, running)):
+                return None
+            time.sleep(POLL)
+        raise Left(job.STOPPED, f"stopped between two trials; {GO_ON}")
+
+    def _carry_out(self, number: int, held: Held) -> Generator[Order, Ending, None]:
+        """Make the runs of a trial, and tell its value. Raises Left where it cannot be finished here."""
+        found, values, wished = self._journal.values(number), list[float](), False
+        self._say_status("running", trial=number)
+        log.say(f"trial {number}: {listed(found)}")
+        for place in range(len(self._study.seeds)):
+            if wished:
+                raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
+            value, wished = yield from self._made(number, found, place, values)
+            if value is None:
+                break
+            values.append(value)
+        else:
+            self._journal.complete(number, float(np.mean(values)))
+            log.say(f"trial {number}: {np.mean(values):,.6g}")
+        if wished:
+            raise Left(job.STOPPED, f"stopped after trial {number}; {GO_ON}")
+
+    def _made(self, number: int, found: Mapping[str, Any], place: int, values: list[float]) -> Generator[Order, Ending, Result]:
+        """Make a trial's run of a seed, or find what became of it. Raises Left."""
+        seed = self._study.seeds[place]
+        path = self._study.run_of(number, seed)
+        status = read_status(path).get("status")
+        if status == PRUNED:
+            return self._prune(number, path)
+        if status == "failed" and self._journal.trial(number).again:
+            return self._fail(number, f"the run in {path} failed twice")
+        if status == "failed":
+            self._journal.again(number)
+        try:
+            config = self._study.config(found, seed=seed, run_dir=str(path), max_hours=self._hours_left())
+        except ConfigError as error:
+            return self._fail(number, str(error))
+        self._given_up = False
+        command = ["esac_mpi.train", "search", self._study.source, "trial", str(number)]
+        ending = yield Order(config, self._listener(number, config, place, values), command)
+        if self._given_up and ending.code == job.STOPPED:
+            return self._prune(number, path, ending.wished)
+        if ending.code != job.FINISHED:
+            return self._fail(number, self._judged(number, ending), ending.wished)
+        value = outcome(Run.open(path), self._study.measure)
+        if not math.isfinite(value):
+            return self._fail(number, f"the run in {path} has no evaluation whose returns are all finite", ending.wished)
+        return Result(value, ending.wished)
+
+    def _hours_left(self) -> float:
+        """Return what is left of --max-hours, 0 where there is no such limit [h]."""
+        return max(self._end - time.monotonic(), 1.0) / 3600 if self._end < math.inf else 0.0
+
+    def _listener(self, number: int, config: Config, place: int, values: list[float]) -> Listener:
+        """Return what hears of a run's rows, and ends it where its trial is to be given up.
+
+        A value stands for a part of the budget: the mean of the seeds before this one and of this one so far.
+        """
+        reported = [self._journal.trial(number).reported]
+
+        def hears(row: dict[str, Any]) -> bool:
+            value = so_far(row, self._study.measure)
+            share = job.spent(config, row["generation"], counters(row))
+            step = place * PARTS + min(int(share * PARTS), PARTS)
+            if value is None or share >= 1 or step == place * PARTS or step <= reported[0]:
+                return False
+            reported[0] = step
+            try:
+                self._given_up = self._journal.report(number, step, float(np.mean([*values, value])))
+            except OSError as error:
+                log.warn(f"trial {number}: {error}; its value at step {step} is not in the journal")
+            return self._given_up
+
+        return hears
+
+    def _judged(self, number: int, ending: Ending) -> str:
+        """Return why a training failed by its trial's own fault. Raises Left where it did not, or cannot be known to have."""
+        if ending.code == job.STOPPED:
+            raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
+        others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
+        if ending.of_settings or (ending.code == job.WRONG_USAGE and others):
+            return ending.said
+        raise Left(ending.code, f"trial {number}: {ending.said or 'its run failed; its log.txt tells'}")
+
+    def _fail(self, number: int, why: str, wished: bool = False) -> Result:
+        self._journal.fail(number, why)
+        log.say(f"trial {number}: failed: {why}")
+        return Result(None, wished)
+
+    def _prune(self, number: int, path: Path, wished: bool = False) -> Result:
+        """Say of a run that it was given up, then tell it of its trial."""
+        write_status(path, {**read_status(path), "status": PRUNED})
+        self._journal.prune(number)
+        log.say(f"trial {number}: given up")
+        return Result(None, wished)
+
+
+def so_far(row: Mapping[str, Any], measure: str) -> float | None:
+    """Return what a run has come to by a row with an evaluation, None for another row."""
+    returns = [np.asarray(column) for name, column in row.items() if name.startswith(EVALUATION)]
+    means = [float(column.mean()) for column in returns if np.isfinite(column).all()]
+    if not means:
+        return None
+    return float(row["best_return"]) if measure == "best" else max(means)
+
+
+def counters(row: Mapping[str, Any]) -> Counters:
+    """Return what a run has counted by a row."""
+    return Counters(**{f.name: row[f.name] for f in fields(Counters)})
+
+
+def listed(found: Mapping[str, Any]) -> str:
+    """Return the values of a trial's fields as a person writes them."""
+    return ", ".join(f"{name} {value:.6g}" if type(value) is float else f"{name} {shown(value)}" for name, value in found.items())

@@ -1,0 +1,132 @@
+"""A task of a search on all its ranks: rank 0 says which training is next, all make it.
+
+Rank 0 alone talks to Optuna and reads the journal. What it decides reaches the others as a run's settings do, and the answer of
+its callback: so a trial is the same on all ranks, and ends on all in the same generation.
+"""
+
+import platform
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from esac_mpi import envs, learners, log, rollout, session
+from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.config import Config
+from esac_mpi.job import UNSAVED, WRONG_USAGE, Ended
+from esac_mpi.loop import Listener
+from esac_mpi.record import Refused, Unreadable, Unsaved
+from esac_mpi.search.study import Study, begin, checked, measured, read
+from esac_mpi.set_up import make_task
+from esac_mpi.stop import Stop
+
+OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
+CODES: dict[type[Exception], int] = {Refused: WRONG_USAGE, Unreadable: 65, Unsaved: UNSAVED, OSError: UNSAVED}
+
+
+class Order(NamedTuple):
+    """A training that a task asks its ranks for."""
+
+    config: Config
+    listener: Listener | None
+    command: list[str]  # for the run's files
+
+
+class Ending(NamedTuple):
+    """How a training ended. of_settings: whether its settings were at fault; wished: whether a rank wishes to stop."""
+
+    code: int
+    said: str = ""
+    of_settings: bool = False
+    wished: bool = False
+
+
+Trainings = Generator[Order, Ending, int]  # one after the other, and the exit code
+
+
+def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None = None) -> int:
+    """Take trials of a study until none is left; all ranks call this. Return the exit code.
+
+    place: the study's file or directory. status: directory of this task's status.json.
+    """
+    stop = Stop(time.monotonic, session.interrupt)
+    with log.kept():
+        log.setup(world.rank, platform.node())
+        stop.listen(session.interrupt)
+        try:
+            trainings, code = None, 0
+            if world.rank == 0:
+                trainings, code = opened(place, stop, max_hours, status)
+            return world.from_root(code) or carried_out(world, trainings)
+        finally:
+            stop.let_go()
+
+
+def opened(place: Path, stop: Stop, max_hours: float, status: Path | None) -> tuple[Trainings | None, int]:
+    """Return a task's trainings; or None and the exit code, with a sentence, where there can be none."""
+    try:
+        from esac_mpi.search.task import Task  # rank 0 alone loads Optuna
+
+        study = prepared(place)
+        task = Task(study, stop, max_hours, status)
+        log.say(f"{study.path}: {study.trials} trials, each the {measured(study)}")
+        return task.trainings(), 0
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return None, error.code
+    except tuple(CODES) as error:
+        return None, told(error)
+
+
+def prepared(place: Path) -> Study:
+    """Return a study that has its directory now. Raises Unusable with nothing made, Unsaved."""
+    study = read(place)
+    notes = set[str]()
+    configs = checked(study, notes.add)
+    for text in sorted(notes):
+        note(text)
+    try:
+        make_task(configs[0])
+    except (envs.TaskError, ImportError) as error:
+        raise Unusable(f"{study.source}: {error}") from error
+    begin(study)
+    return study
+
+
+def carried_out(world: Any, trainings: Trainings | None) -> int:
+    """Make the trainings that rank 0's task asks for, on all ranks; return the exit code. trainings: None on other ranks."""
+    ending = None
+    while True:
+        order, code = following(trainings, ending) if trainings else (None, 0)
+        goes_on, code = world.from_root((order is not None, code))
+        if not goes_on:
+            return code
+        ending = trained(order, world)
+
+
+def following(trainings: Trainings, ending: Ending | None) -> tuple[Order | None, int]:
+    """Return the next training, or None and the exit code."""
+    try:
+        return (next(trainings) if ending is None else trainings.send(ending)), 0
+    except StopIteration as end:
+        return None, end.value
+    except tuple(CODES) as error:
+        return None, told(error)
+
+
+def told(error: Exception) -> int:
+    """Say what is wrong with a file; return the exit code."""
+    print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
+    return next(code for kind, code in CODES.items() if isinstance(error, kind))
+
+
+def trained(order: Order | None, world: Any) -> Ending:
+    """Make a training; order: rank 0's, which counts on all. Return how it ended."""
+    asked = order or Order(Config(), None, [])
+    try:
+        outcome = session.guest(session.Asked(lambda: (asked.config, False), asked.command, asked.listener), quiet=True)
+        ending = Ending(outcome.code, wished=outcome.wished)
+    except Ended as end:
+        ending = Ending(end.code, str(end), isinstance(end.__context__, OF_SETTINGS))
+    return ending._replace(wished=any(world.gather(ending.wished)))

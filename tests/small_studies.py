@@ -1,0 +1,35 @@
+"""Studies of ES on the cyclic MDP whose trials take a moment."""
+
+from pathlib import Path
+
+from esac_mpi.search.study import Study, begin, read
+
+SETTINGS = """
+algorithm = "es"
+task.id = "CyclicMDP-v0"
+task.horizon = 30
+policy.hidden = [4]
+evaluation.every = 1
+evaluation.episodes = 1
+checkpoint.every_generations = 2
+budget.generations = 10
+"""
+SEARCH = """
+es.sigma = {low = 0.01, high = 0.5, log = true}
+es.population_size = [4, 6]
+"""
+
+
+def write(folder: Path, head: str = "trials = 3", settings: str = SETTINGS, search: str = SEARCH, tail: str = "") -> Path:
+    """Write a study file whose directory is beside it; return its path."""
+    path = folder / "toy.toml"
+    text = f'directory = "{folder / "study"}"\n{head}\n[settings]\n{settings}\n[search]\n{search}\n{tail}'
+    path.write_text(text)
+    return path
+
+
+def made(folder: Path, *arguments: str, **parts: str) -> Study:
+    """Return a study that has its directory."""
+    study = read(write(folder, *arguments, **parts))
+    begin(study)
+    return study

@@ -1,0 +1,274 @@
+"""A search: its trials are runs, made by any number of tasks on any ranks, stopped and killed at will."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from commands import command
+from conftest import ROOT, environment
+from small_studies import SETTINGS, made, write
+from whole_runs import assert_same_run
+
+import esac_mpi.search
+from esac_mpi.policies.ranks import Alone
+from esac_mpi.record import Run
+from esac_mpi.search import work
+from esac_mpi.search.journal import Journal
+from esac_mpi.search.study import read
+
+search = command("search")
+
+
+CHANCE = "[sampler]\nkind = 'random'\nseed = 0"
+
+
+def states(study):
+    return [(trial.number, trial.state) for trial in Journal(study).trials()]
+
+
+def status(path):
+    return json.loads((path / "status.json").read_text())["status"]
+
+
+def test_trials_are_runs_of_every_seed_and_the_best_becomes_a_configuration(tmp_path, capsys):
+    file = write(tmp_path, "trials = 2\nseeds = [100, 7]")
+    assert search.main(["run", str(file), "--run-dir", str(tmp_path / "task")]) == 0
+    study = read(file)
+    trials = Journal(study).trials()
+    assert [(trial.number, trial.state) for trial in trials] == [(0, "complete"), (1, "complete")]
+    for trial in trials:
+        runs = [Run.open(study.run_of(trial.number, seed)) for seed in study.seeds]
+        assert [run.state for run in runs] == ["complete"] * 2
+        assert [run.config.seed for run in runs] == [100, 7]
+        assert {run.config.es.sigma for run in runs} == {trial.found["es.sigma"]}
+        assert trial.value == sum(run.status["best_return"] for run in runs) / 2
+        assert trial.reported == 20 + 18  # the second seed's last part but the end; of the first 2, 4 .. 18
+    assert status(tmp_path / "task") == "complete"
+    capsys.readouterr()
+    before = [(p, p.stat().st_mtime) for p in sorted(study.path.glob("trial-*/*"))]
+    assert search.main(["run", str(study.path), "--run-dir", str(tmp_path / "task")]) == 0  # by its directory: nothing to do
+    assert before == [(p, p.stat().st_mtime) for p in sorted(study.path.glob("trial-*/*"))]
+    assert search.main(["show", str(file)]) == 0
+    best = max(trials, key=lambda trial: trial.value)
+    shown = capsys.readouterr().out
+    assert "2 of 2 trials begun: 2 complete\n" in shown
+    assert shown.splitlines()[-4].split()[:3] == [str(best.number), "complete", f"{best.value:,.6g}"]
+    assert search.main(["best", str(file), "--out", str(tmp_path / "best.toml")]) == 0
+    found = esac_mpi.config.load([str(tmp_path / "best.toml")])[0]
+    assert (found.es.sigma, found.es.population_size) == (best.found["es.sigma"], best.found["es.population_size"])
+    assert (found.seed, found.task.horizon, found.budget.generations) == (0, 30, 10)
+    assert search.main(["show", str(file), "--json", "--top", "1"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["trial"] == best.number
+
+
+def by_hand(study, values):
+    """Begin a study with trials that had 100 times their value in all parts but the first half."""
+    journal = Journal(study, fresh=True)
+    for value in values:
+        number = journal.begin()
+        journal.values(number)
+        for step in range(1, 20):
+            journal.report(number, step, value * (1 if step < 10 else 100))
+        journal.complete(number, value)
+    return journal
+
+
+def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd):
+    """The median of 1, 2 and 900 is 2, beneath any return of ours until the tenth part, the fifth generation; then it is 200."""
+    study = made(tmp_path, "trials = 4", tail="[pruner]\nstartup = 3\nwarmup = 0.5")
+    by_hand(study, [1.0, 900.0, 2.0])
+    assert work.search(study.path, Alone()) == 0
+    run = Run.open(study.run_of(3, 100))
+    assert (run.state, run.generation) == ("pruned", 5)
+    trial = Journal(study).trial(3)
+    assert (trial.state, trial.reported) == ("pruned", 10)
+    assert trial.value == run.columns["metrics/best_return"][-1]
+    assert "trial 3: given up" in capfd.readouterr().out
+    for name, rest in (("watch", ["--once"]), ("summary", ["--status", "pruned"])):
+        assert command(name).main([str(run.path), *rest]) == 0
+        assert "pruned" in capfd.readouterr().out
+    assert command("summary").main([str(run.path), "--resume"]) == 0
+    assert capfd.readouterr().out == ""
+    straight = esac_mpi.train(run.config, run_dir=tmp_path / "straight", callback=lambda row: row["generation"] == 5, quiet=True)
+    assert_same_run(straight.path, run.path)
+    assert work.search(study.path, Alone()) == 0
+    assert states(study)[3] == (3, "pruned")
+
+
+def test_a_task_that_died_before_it_told_of_its_decision_decides_the_same(tmp_path):
+    """One run that is complete, one that is given up, and one that has failed twice, all without a word in the journal."""
+    study = made(tmp_path, "trials = 3")
+    journal = Journal(study, fresh=True)
+    for number, said in enumerate(("complete", "pruned", "failed")):
+        found = journal.values(journal.begin())
+        config = study.config(found, seed=100, run_dir=str(study.run_of(number, 100)))
+        run = esac_mpi.train(config, callback=lambda row, said=said: said != "complete" and row["generation"] == 4, quiet=True)
+        (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
+    journal.again(2)
+    assert work.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "complete"), (1, "pruned"), (2, "fail")]
+    assert "failed twice" in Journal(study).trial(2).why
+    assert Run.open(study.run_of(1, 100)).generation == 4
+
+
+def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(tmp_path):
+    """Of the four combinations one is a mirrored population of an odd size; each choice goes with the first of the other."""
+    pair = 'es.sampling = ["onesided", "mirrored"]\nes.population_size = [4, 5]'
+    study = made(tmp_path, "trials = 3", search=pair, tail=CHANCE)
+    assert work.search(study.path, Alone()) == 0
+    trials, bad = Journal(study).trials(), {"es.sampling": "mirrored", "es.population_size": 5}
+    assert [trial.state for trial in trials] == ["fail" if trial.found == bad else "complete" for trial in trials]
+    assert ["even" in trial.why for trial in trials] == [trial.found == bad for trial in trials]
+    assert 0 < sum(trial.found == bad for trial in trials) < 3
+
+
+KILLED = """
+import os, signal, sys
+from esac_mpi import loop
+from esac_mpi.commands.__main__ import main
+honest, left = loop.heard, [int(sys.argv[2])]
+
+def last(job):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return honest(job)
+
+loop.heard = last
+main(["search", "run", sys.argv[1]])
+"""
+
+
+def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, capfd):
+    """Killed in the ninth generation of trial 0, whose checkpoint is of the eighth; trial 1 is stopped by SIGTERM."""
+    file = write(tmp_path, "trials = 2", SETTINGS.replace("generations = 10", "generations = 11"))
+    line = [sys.executable, "-c", KILLED, str(file), "9"]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    study = read(file)
+    assert states(study) == [(0, "running")]
+    search.main(["show", str(file)])
+    assert "1 left; " in capfd.readouterr().out
+
+    def stops(journal, number, step, value):
+        if (number, step) == (1, 5):  # generation 3 of 11
+            os.kill(os.getpid(), signal.SIGTERM)
+        return honest(journal, number, step, value)
+
+    honest = Journal.report
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(Journal, "report", stops)
+        assert search.main(["run", str(file), "--run-dir", str(tmp_path / "task")]) == 75
+    assert states(study) == [(0, "complete"), (1, "running")]
+    assert (status(tmp_path / "task"), status(study.run_of(1, 100))) == ("requeue", "requeue")
+    assert search.main(["run", str(file), "--run-dir", str(tmp_path / "task")]) == 0
+    assert states(study) == [(0, "complete"), (1, "complete")]
+    assert status(tmp_path / "task") == "complete"
+    for number in (0, 1):
+        run = Run.open(study.run_of(number, 100))
+        assert "resumed at generation" in (run.path / "log.txt").read_text()
+        esac_mpi.train(run.config, run_dir=tmp_path / str(number), quiet=True)
+        assert_same_run(tmp_path / str(number), run.path)
+
+
+def test_ranks_make_the_trials_that_one_process_makes(tmp_path, together):
+    tail = "[pruner]\nstartup = 1\nwarmup = 0.1"
+    studies = []
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        file = write(folder, "trials = 2", tail=tail)
+        if ranks == 1:
+            assert work.search(file, Alone()) == 0
+        else:
+            told = together(ranks, "search", "run", file)
+            assert told.stdout.count("trial 0: ") == 2  # rank 0 alone speaks: its values, its result
+        studies.append(read(file))
+    one, two = (Journal(study).trials() for study in studies)
+    assert [(trial.state, trial.found, trial.value) for trial in one] == [
+        (trial.state, trial.found, trial.value) for trial in two
+    ]
+    for number in range(2):
+        assert_same_run(*(study.run_of(number, 100) for study in studies))
+
+
+def test_a_refusal_of_rank_0_ends_all_ranks_with_one_sentence(tmp_path, together):
+    file = write(tmp_path, search="es.sigma = {low = 2, high = 1}")
+    assert together(2, "search", "run", file, code=2).stderr.count("low = 2 must be below high = 1") == 1
+
+
+MEETING = """
+import sys, time
+from pathlib import Path
+from esac_mpi import loop
+from esac_mpi.commands.__main__ import main
+honest = loop.heard
+
+def meets(job):
+    while len(list(Path(sys.argv[2]).glob("trial-*"))) < 2:
+        time.sleep(0.02)
+    return honest(job)
+
+loop.heard = meets
+sys.exit(main(["search", "run", sys.argv[1], "--run-dir", sys.argv[3]]))
+"""
+
+
+def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
+    """Two processes, of which each waits in its first trial for the other one's."""
+    file = write(tmp_path, "trials = 5")
+    lines = [[sys.executable, "-c", MEETING, file, tmp_path / "study", tmp_path / str(i)] for i in (0, 1)]
+    pipes = {"env": environment(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    tasks = [subprocess.Popen(line, **pipes) for line in lines]
+    told = [task.communicate(timeout=300) for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], told
+    begun = [set(map(int, re.findall(r"trial (\d+): es", out))) for out, _ in told]
+    assert begun[0] | begun[1] == set(range(5))
+    assert not begun[0] & begun[1]
+    assert all(begun)
+    study = read(file)
+    assert states(study) == [(number, "complete") for number in range(5)]
+    for number in range(5):
+        assert (study.run_of(number, 100) / "log.txt").read_text().count("parameters") == 1  # begun once
+    assert [status(tmp_path / str(i)) for i in (0, 1)] == ["complete"] * 2
+
+
+def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, "trials = 1")
+    assert search.main(["jobs", file.name, "--tasks", "2"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == "2 tasks for 1 trials, 1 seed each"
+    out = tmp_path / "study/jobs.txt"
+    assert told[2] == f"SLURM    LIST={out} PROGRAM='python -m esac_mpi.commands' sbatch --array=0-1 jobs/slurm-array.sbatch"
+    lines = out.read_text().splitlines()
+    assert lines == [f"search run toy.toml --run-dir {tmp_path}/study/tasks/{i}" for i in (0, 1)]
+    scripts = [(ROOT / "jobs" / name).read_text() for name in ("slurm-array.sbatch", "pbs-array.sh")]
+    assert all("$PROGRAM ${line% --run-dir *}" in text and ': "${PROGRAM:=' in text for text in scripts)
+    environ = {**environment(), "SLURM_ARRAY_TASK_ID": "1", "LIST": str(out), "PROGRAM": "python -m esac_mpi.commands"}
+    environ |= {"LAUNCH": "env", "VENV": str(tmp_path), "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/activate").touch()
+    (tmp_path / "bin/scontrol").touch()
+    done = subprocess.run(
+        ["bash", str(ROOT / "jobs/slurm-array.sbatch")], env=environ, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert status(tmp_path / "study/tasks/1") == "complete"
+    assert [state for _, state in states(read(file))] == ["complete"]
+
+
+def test_without_optuna_it_is_one_sentence_and_nothing_is_made(tmp_path, capsys, monkeypatch):
+    file = write(tmp_path)
+    for name in ("journal", "task", "shown"):
+        monkeypatch.delitem(sys.modules, f"esac_mpi.search.{name}")
+        monkeypatch.delattr(esac_mpi.search, name)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for words in (["run", str(file)], ["show", str(file)]):
+        assert search.main(words) == 2
+        assert capsys.readouterr().err == "A search needs optuna: pip install 'esac_mpi[search]'\n"
+    assert not (tmp_path / "study").exists()

@@ -1,0 +1,228 @@
+"""What a study file says, what of it is refused, what Optuna is asked for, and who holds a trial."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import optuna
+import pytest
+from commands import command
+from conftest import ROOT, environment
+from small_studies import SEARCH, SETTINGS, made, write
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, load, updated
+from esac_mpi.search import shown
+from esac_mpi.search.journal import JOURNAL, Journal, distribution
+from esac_mpi.search.owners import FOLDER, Owners, name
+from esac_mpi.search.space import Choices, Range
+from esac_mpi.search.study import checked, read
+
+search = command("search")
+
+
+def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
+    (tmp_path / "es.toml").write_text('algorithm = "es"\n[es]\nsigma = 0.3\nlr_es = 0.05\n')
+    head = f'trials = 7\nseeds = [100, 101]\nmeasure = "final"\nconfig = "{tmp_path}/es.toml"'
+    study = read(write(tmp_path, head, 'task.id = "CyclicMDP-v0"', SEARCH + "policy.hidden = [[8], [8, 8]]"))
+    assert study.space == {
+        "es.sigma": Range(0.01, 0.5, log=True), "es.population_size": Choices((4, 6)), "policy.hidden": Choices(((8,), (8, 8))),
+    }  # fmt: skip
+    config = study.config({"es.sigma": 0.02, "policy.hidden": (8, 8)}, seed=101, run_dir="x")
+    assert (config.es.sigma, config.es.lr_es, config.policy.hidden, config.seed) == (0.02, 0.05, (8, 8), 101)
+    assert (study.trials, study.measure, study.seeds, study.sampler.kind) == (7, "final", (100, 101), "tpe")
+    assert read(write(tmp_path)).seeds == (100,)  # a search's own, whoever reports 0, 1, 2 ...
+    assert read(write(tmp_path, tail="[pruner]\nkind = 'none'\n[sampler]\nseed = 4\nkind='random'")).sampler.seed == 4
+
+
+def test_optuna_gets_the_ranges_and_choices_as_they_are_meant():
+    assert distribution("es.sigma", Range(0.01, 0.5, log=True)) == optuna.distributions.FloatDistribution(0.01, 0.5, log=True)
+    assert distribution("es.sigma", Range(0.0, 0.5, step=0.1)) == optuna.distributions.FloatDistribution(0.0, 0.5, step=0.1)
+    assert distribution("es.population_size", Range(4, 10, step=2)) == optuna.distributions.IntDistribution(4, 10, step=2)
+    assert distribution("es.population_size", Range(4, 64, log=True)) == optuna.distributions.IntDistribution(4, 64, log=True)
+    lists = Choices(((8,), (8, 8)))
+    assert distribution("policy.hidden", lists) == optuna.distributions.CategoricalDistribution(("(8,)", "(8, 8)"))
+    assert lists.named == {"(8,)": (8,), "(8, 8)": (8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"search": "es.sigmma = [0.1, 0.2]"}, "unknown key 'es.sigmma'; did you mean 'es.sigma'?"),
+        ({"search": "es.sigma = {low = 0.5, high = 0.1}"}, "es.sigma: low = 0.5 must be below high = 0.1"),
+        ({"search": "es.sigma = {low = 0.5, high = inf}"}, "both finite"),
+        ({"search": "es.sigma = {low = 0.5}"}, "es.sigma: high is missing"),
+        ({"search": "es.sigma = {low = 0.5, hgih = 1.0}"}, "unknown key 'hgih'; did you mean 'high'?"),
+        ({"search": "es.sigma = {low = 0.0, high = 0.1, log = true}"}, "log = true needs a low above 0"),
+        (
+            {"search": "es.sigma = {low = 0.1, high = 0.3, log = true, step = 0.1}"},
+            "step must be positive, and goes with log = false",
+        ),
+        ({"search": "es.sigma = {low = -0.1, high = 0.3}"}, "es.sigma = -0.1: must be positive and finite"),
+        ({"search": "es.population_size = {low = 4.5, high = 8}"}, "es.population_size = 4.5: expected an integer"),
+        ({"search": 'es.sigma = [0.1, "wide"]'}, "es.sigma = 'wide': expected a number"),
+        ({"search": "es.sigma = [0.1, 0.1]"}, "expected two values or more, each once"),
+        ({"search": "es.sigma = 0.1"}, "es.sigma = 0.1: expected a list of values, or {low = 0.01"),
+        ({"search": "policy.activation = {low = 1, high = 2}"}, "policy.activation = {'low': 1, 'high': 2}: expected 'relu'"),
+        ({"search": "es.population_size = [4, 5]"}, "population_size"),  # a mirrored population is even
+        ({"search": "sac.gamma = [0.9, 0.99]"}, "sac.gamma: algorithm = es does not read it"),
+        ({"search": "seed = [1, 2]"}, "seed: seeds = [100, 101] of the study says which"),
+        ({"search": "task.horizon = [20, 30]"}, "task.horizon: the same for all trials, under [settings]"),
+        ({"search": "budget.generations = [2, 3]"}, "budget.generations: the same for all trials"),
+        ({"search": "es.sigma = [0.1, 0.2]\nes.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'"}, "kind = 'tpe' or 'random'"),
+        ({"tail": "[pruner]\nwarmup = 1.5"}, "warmup from 0 to 1"),
+        ({"tail": "[pruner]\nmedian = true"}, "unknown key 'median'"),
+        ({"settings": SETTINGS + "es.sigma = 0.1"}, "es.sigma stands under [settings] and under [search]"),
+        ({"settings": SETTINGS + "seed = 3"}, "settings: seed: the search sets it"),
+        ({"settings": SETTINGS + "td3.gamma = 0.9"}, "td3.gamma: algorithm = es does not read it"),
+        ({"settings": SETTINGS.replace("CyclicMDP-v0", "Nowhere-v0")}, "Nowhere"),
+        ({"head": "trials = 0"}, "needs trials = 1 or more"),
+        ({"head": "trials = 2\nmeasure = 'median'"}, "measure = 'median': expected 'best' or 'final'"),
+        ({"head": "trials = 2\nseeds = [1, 1]"}, "seeds = [1, 1]: expected numbers from 0 on, each once"),
+        ({"head": "trials = 2\ntrails = 3"}, "unknown key 'trails'; did you mean 'trials'?"),
+        ({"head": "trials = 2\nconfig = 'none.toml'"}, "none.toml: No such file"),
+        ({"head": "trials ="}, "not valid TOML"),
+    ],
+)
+def test_what_cannot_be_searched_is_one_sentence_and_nothing_is_made(tmp_path, capsys, parts, said):
+    assert search.main(["run", str(write(tmp_path, **parts))]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith(str(tmp_path / "toy.toml"))
+    assert error.count("\n") == 1
+    assert not (tmp_path / "study").exists()
+
+
+def test_no_study_no_trial_and_a_foreign_directory_are_one_sentence(tmp_path, capsys):
+    for words in (["show", "none.toml"], ["best", str(tmp_path)], ["show", str(write(tmp_path))]):
+        assert search.main(words) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study/thesis.tex").write_text("all of it")
+    assert search.main(["run", str(tmp_path / "toy.toml")]) == 2
+    assert "not empty, and not a study" in capsys.readouterr().err
+    (tmp_path / "study/thesis.tex").unlink()
+    study = made(tmp_path)
+    Journal(study, fresh=True)
+    for file in (study.path / JOURNAL, study.path / "study.json"):
+        file.write_text("no\nlines\n")
+        assert search.main(["show", str(study.path)]) == 65
+        error = capsys.readouterr().err
+        assert (str(file) in error, error.count("\n")) == (True, 1)
+
+
+def test_other_ranges_are_another_study_and_more_trials_are_not(tmp_path):
+    made(tmp_path)
+    for parts, said in (
+        ({"search": SEARCH.replace("0.5", "0.6")}, "es.sigma: 0.01 to 0.5 (log) -> 0.01 to 0.6 (log)"),
+        ({"settings": SETTINGS.replace("30", "40")}, "task.horizon: 30 -> 40"),
+        ({"settings": SETTINGS.replace("generations = 10", "generations = 20")}, "budget.generations: 10 -> 20"),
+        ({"head": "trials = 3\nseeds = [4]"}, "seeds: (100,) -> (4,)"),
+        ({"tail": "[pruner]\nkind = 'none'"}, "pruner: "),
+    ):
+        with pytest.raises(Unusable) as caught:
+            made(tmp_path, **parts)
+        assert said in str(caught.value)
+    assert read(tmp_path / "study").trials == 3
+    made(tmp_path, "trials = 5", SETTINGS + "display.style = 'plain'")
+    assert read(tmp_path / "study").trials == 5
+
+
+def test_a_field_that_other_choices_let_be_unread_is_left_out_of_the_trial(tmp_path):
+    settings = SETTINGS.replace('algorithm = "es"', "") + "cem.population_size = 8"
+    study = made(
+        tmp_path, "trials = 6", settings, 'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]', "[sampler]\nkind = 'random'"
+    )
+    checked(study, print)
+    journal = Journal(study, fresh=True)
+    found = [journal.values(journal.begin()) for _ in range(6)]
+    assert {one["algorithm"]: set(one) for one in found} == {"cem": {"algorithm"}, "es": {"algorithm", "es.sigma"}}
+    configs = [study.config(one, seed=1) for one in found]
+    assert {config.cem.population_size for config in configs if config.algorithm == "cem"} == {8}
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe"])
+def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path, kind):
+    """One task that proposes four trials, and two that take turns, one of them started anew each time."""
+    tail = f"[sampler]\nkind = '{kind}'\nstartup = 2"
+    proposed = []
+    for folder, tasks in ((tmp_path / "a", 1), (tmp_path / "b", 2)):
+        folder.mkdir()
+        study = made(folder, tail=tail)
+        journals = [Journal(study, fresh=True) for _ in range(tasks)]
+        for number in range(4):
+            journal = Journal(study, fresh=True) if number == 3 else journals[number % tasks]
+            assert journal.begin() == number
+            found = journal.values(number)
+            assert Journal(study).values(number) == found  # taken up by another task
+            journal.complete(number, found["es.sigma"])
+        proposed.append([trial.found for trial in journals[0].trials()])
+    assert proposed[0] == proposed[1]
+    assert len({one["es.sigma"] for one in proposed[0]}) == 4
+
+
+def test_a_line_that_a_crash_left_is_cut_off(tmp_path):
+    study = made(tmp_path)
+    Journal(study, fresh=True).begin()
+    with (study.path / JOURNAL).open("a") as file:
+        file.write('{"op_code":5,"wor')
+    journal = Journal(study)
+    assert journal.begin() == 1
+    assert [trial.state for trial in Journal(study).trials()] == ["running", "running"]
+    assert all(json.loads(line) for line in (study.path / JOURNAL).read_text().splitlines())
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from esac_mpi.search.owners import Owners
+held = Owners(Path(sys.argv[1])).claim(3)
+print("held", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_trial_is_held_by_a_living_process_alone(tmp_path):
+    owners, file = Owners(tmp_path), tmp_path / FOLDER / name(3)
+    line = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        assert (owners.claim(3), owners.is_left(3), owners.is_sure(3)) == (None, False, True)
+        process.kill()
+    assert owners.is_left(3)
+    owners.claim(3).close()
+    assert file.read_text().strip() == ""
+    file.write_text("elsewhere 1 then\n")  # its lock does not reach us
+    assert (owners.claim(3), owners.is_left(3), owners.is_sure(3)) == (None, False, False)
+    os.utime(file, (time.time() + 3, time.time() + 3))
+    assert owners.is_sure(3)  # it was touched meanwhile
+    later = Owners(tmp_path, clock=lambda: time.time() + 200)
+    assert later.is_left(3)
+    held = later.claim(3)
+    assert file.read_text().split()[:2] == [socket.gethostname(), str(os.getpid())]
+    held.close()
+
+
+def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(tmp_path):
+    sparse = load(["--algorithm", "es", "--es.sigma", "0.02", "--budget.generations", "7", "--policy.hidden", "8"])[0]
+    text = shown.as_file(replace(sparse, seed=100))
+    assert text.splitlines() == [
+        'algorithm = "es"', "", "[task]", 'id = "HalfCheetah-v5"', "", "[budget]", "generations = 7", "nominal_steps = 0", "",
+        "[policy]", "hidden = [8]", "", "[es]", "sigma = 0.02",
+    ]  # fmt: skip
+    # a field of a reading that was put back to its default: what differs from the defaults would not say so
+    paper = load(["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)])[0]
+    whole = shown.as_file(paper)
+    assert len(whole.splitlines()) > 100
+    for config, content in ((sparse, text), (paper, whole)):
+        (tmp_path / "best.toml").write_text(content)
+        found = load([str(tmp_path / "best.toml")])[0]
+        assert (found, found.seed) == (updated(config, {"seed": 0}), 0)
+
+
+def test_the_extra_has_what_the_sentence_says():
+    assert "\nsearch =" in (ROOT / "setup.cfg").read_text()
