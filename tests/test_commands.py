@@ -87,7 +87,7 @@ def completed(tmp_path: Path, *words: str) -> list[str]:
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
 def test_bash_completes_commands_options_and_values(tmp_path):
-    assert completed(tmp_path, "s") == ["summary", "scaling", "sensitivity", "sweep"]
+    assert completed(tmp_path, "s") == ["summary", "scaling", "sensitivity", "sweep", "search"]
     assert completed(tmp_path, "plot", "--w") == ["--what", "--within"]
     assert completed(tmp_path, "plot", "--what", "t") == ["timeline", "training"]
     assert completed(tmp_path, "run", "--algorithm", "c") == ["cem", "cem_rl"]

@@ -176,6 +176,21 @@ def test_a_line_that_a_crash_left_is_cut_off(tmp_path):
     assert all(json.loads(line) for line in (study.path / JOURNAL).read_text().splitlines())
 
 
+def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
+    study = made(tmp_path, "trials = 30", tail="[sampler]\nkind = 'random'")
+    journal = Journal(study, fresh=True)
+    for number in range(21):
+        found = journal.values(journal.begin())
+        journal.complete(number, -abs(found["es.sigma"] - 0.1)) if number < 20 else journal.fail(number, "it was late")
+    assert search.main(["show", str(study.path), "--top", "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{study.path}: 21 of 30 trials begun: 20 complete, 1 failed"
+    values = [float(line.split()[2]) for line in lines[4:24]]
+    assert values == sorted(values, reverse=True)
+    assert lines[25] == "trial 20 failed: it was late"
+    assert lines[27].startswith("importance: es.sigma 100 %, es.population_size 0 %")
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -38,6 +38,7 @@ take; 75 stopped, run it again; 2 wrong usage; 65 a file cannot be read; 74 one 
 """
 
 import argparse
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,5 +98,8 @@ def command_line() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Do what the command line says; return the exit code."""
-    options = command_line().parse_args(argv)
+    line = command_line()
+    options = line.parse_args(argv)
+    if options.action == "run" and not 0 <= options.max_hours < math.inf:
+        line.error("--max-hours must be at least 0 and finite")
     return taken(options) if options.action == "run" else ended(lambda: said(options))

@@ -18,8 +18,8 @@ time_percent          where rank 0's time went, in percent of the wall time; doc
 resume                the command that continues an unfinished run from the current directory; null where there is none
 
 The table is sorted by task, algorithm and seed, or by --sort: need (what needs you first: failed, dead, requeue, running,
-complete; of equals, what has published nothing for longest), return, left (the time), name; --json as given, or by --sort.
---status and --task choose. --resume prints the commands alone, one a line, of the runs to continue.
+pruned, complete; of equals, what has published nothing for longest), return, left (the time), name; --json as given, or by
+--sort. --status and --task choose. --resume prints the commands alone, one a line, of the runs to continue.
 """
 
 import argparse

@@ -57,7 +57,7 @@ class MendingLock(JournalFileOpenLock):
 
 @dataclass(frozen=True)
 class Told:
-    """A trial as the journal has it. state: running, complete, pruned, fail or waiting; value: its own, or the last reported."""
+    """A trial as the journal has it. state: running, complete, pruned or failed; value: its own, or the last reported."""
 
     number: int
     state: str
@@ -75,7 +75,6 @@ class Journal:
         self._of, file = study, study.path / JOURNAL
         if not fresh and not file.exists():
             raise Unusable(f"{study.path}: no trial was begun yet")
-        file.touch()
         self._taking = JournalFileOpenLock(str(study.path / TAKING))
         try:
             self._storage = JournalStorage(JournalFileBackend(str(file), MendingLock(file)))
@@ -123,7 +122,7 @@ class Journal:
             address = study.sampler.seed, number, list(study.space).index(name)
             self._study.sampler = sampler(study.sampler, address)
             found[name] = value_of(study.space[name], suggested(trial, name, study.space[name]))
-        return found
+        return {name: found[name] for name in study.space if name in found}
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Tell how a trial goes; return whether it is to be given up."""
@@ -169,7 +168,8 @@ def told(trial: optuna.trial.FrozenTrial, study: Study) -> Told:
     found = {name: value_of(study.space[name], given) for name, given in trial.params.items()}
     reported = -1 if trial.last_step is None else trial.last_step
     why, again = trial.user_attrs.get(WHY, ""), AGAIN in trial.user_attrs
-    return Told(trial.number, trial.state.name.lower(), value, found, why, reported, again)
+    state = "failed" if trial.state == TrialState.FAIL else trial.state.name.lower()
+    return Told(trial.number, state, value, found, why, reported, again)
 
 
 def distribution(name: str, one: Range | Choices) -> BaseDistribution:

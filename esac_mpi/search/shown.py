@@ -31,12 +31,13 @@ def table(study: Study, top: int) -> Iterator[str]:
     yield ""
     heads = ["trial", "state", "value", *study.space]
     yield from aligned([heads, *([*cells(trial, study)] for trial in trials[: top or None])])
+    yield from (f"trial {trial.number} failed: {trial.why}" for trial in trials[: top or None] if trial.state == "failed")
     complete = [trial for trial in trials if trial.state == "complete"]
     if not complete:
         return
     yield ""
     if len(complete) >= ENOUGH and (shares := journal.importance()):
-        yield "importance: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        yield "importance: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
     yield f"the best as a configuration: {called('search')} best {shlex.quote(str(study.path))} --out best.toml"
 
 
