@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from dataclasses import replace
 
@@ -185,10 +187,10 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
     assert search.main(["show", str(study.path), "--top", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{study.path}: 21 of 30 trials begun: 20 complete, 1 failed"
-    values = [float(line.split()[2]) for line in lines[4:24]]
+    values = [float(line.split()[2]) for line in lines[3:23]]
     assert values == sorted(values, reverse=True)
-    assert lines[25] == "trial 20 failed: it was late"
-    assert lines[27].startswith("importance: es.sigma 100 %, es.population_size 0 %")
+    assert lines[23] == "trial 20 failed: it was late"
+    assert lines[25].startswith("importance: es.sigma 100 %, es.population_size 0 %")
 
 
 HOLD = """
@@ -237,6 +239,17 @@ def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(
         (tmp_path / "best.toml").write_text(content)
         found = load([str(tmp_path / "best.toml")])[0]
         assert (found, found.seed) == (updated(config, {"seed": 0}), 0)
+
+
+@pytest.mark.parametrize("where", ["help", "page"])
+def test_the_studies_of_help_and_page_can_be_run(tmp_path, monkeypatch, where):
+    help_text, page = textwrap.dedent(search.__doc__.partition("\n")[2]), (ROOT / "docs/search.md").read_text(encoding="utf-8")
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    if where == "help":
+        text = re.search(r"^    trials = .*?\n\n", help_text, re.DOTALL | re.MULTILINE)[0]
+    (tmp_path / "study.toml").write_text(textwrap.dedent(text))
+    monkeypatch.chdir(ROOT)
+    assert checked(read(tmp_path / "study.toml"), print)
 
 
 def test_the_extra_has_what_the_sentence_says():

@@ -14,8 +14,9 @@ finished study go on; other ranges are another study, and refused.
     trials = 40
     measure = "best"                  # or "final": the mean return of the best, or last, evaluation
     seeds = [100]                     # of each trial, whose value is their mean; the default
-    config = "configs/es/hopper.toml" # may be left out
-    [settings]                        # of all trials; of a budget too
+    config = "configs/esac/hopper.toml"   # to begin with; may be left out
+    [settings]                        # of all trials
+    algorithm = "es"
     budget.env_steps = 400_000
     [search]                          # any other field of the algorithm
     es.sigma = {low = 0.005, high = 0.2, log = true}

@@ -4,11 +4,11 @@
     esac-mpi watch runs/* --status failed dead requeue --task 'dm_control/*' --sort left
 
 One run: its figures one by one; several: a line each, what needs you first: failed, dead, stopped (requeue), running (before
-others those that have published nothing for longest), complete. --status and --task choose, --sort orders. Files are published at
-most every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and time left are of the last 20
-generations. A run that died without a word (killed, node lost) is recognised by its free lock, on another host once it has
-published nothing for two minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever its files have changed; no
-MPI, no torch.
+others those that have published nothing for longest), given up by a search (pruned), complete. --status and --task choose,
+--sort orders. Files are published at most every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and
+time left are of the last 20 generations. A run that died without a word (killed, node lost) is recognised by its free lock, on
+another host once it has published nothing for two minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever
+its files have changed; no MPI, no torch.
 Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
 """
 

@@ -28,7 +28,6 @@ def table(study: Study, top: int) -> Iterator[str]:
     trials = ranked(study, journal)
     yield f"{study.path}: {counts(study, trials)}"
     yield f"value: {measured(study)}; of a trial that was given up, or goes on, the last that it reported"
-    yield ""
     heads = ["trial", "state", "value", *study.space]
     yield from aligned([heads, *([*cells(trial, study)] for trial in trials[: top or None])])
     yield from (f"trial {trial.number} failed: {trial.why}" for trial in trials[: top or None] if trial.state == "failed")
