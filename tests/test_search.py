@@ -16,8 +16,9 @@ from whole_runs import assert_same_run
 import esac_mpi.search
 from esac_mpi.policies.ranks import Alone
 from esac_mpi.record import Run
-from esac_mpi.search import work
+from esac_mpi.search import task, work
 from esac_mpi.search.journal import Journal
+from esac_mpi.search.owners import Owners
 from esac_mpi.search.study import read
 
 search = command("search")
@@ -121,6 +122,21 @@ def test_a_task_that_died_before_it_told_of_its_decision_decides_the_same(tmp_pa
     assert states(study) == [(0, "complete"), (1, "pruned"), (2, "failed")]
     assert "failed twice" in Journal(study).trial(2).why
     assert Run.open(study.run_of(1, 100)).generation == 4
+
+
+def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path, monkeypatch):
+    study = made(tmp_path, "trials = 1")
+    journal, honest = Journal(study, fresh=True), Owners.claim
+    journal.values(journal.begin())
+
+    def late(owners, number):
+        journal.complete(number, 1.0)
+        return honest(owners, number)
+
+    monkeypatch.setattr(Owners, "claim", late)
+    monkeypatch.setattr(task, "POLL", 0.0)
+    assert work.search(study.path, Alone()) == 0
+    assert not study.run_of(0, 100).exists()
 
 
 def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(tmp_path):

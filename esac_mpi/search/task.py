@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Generator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,11 +69,15 @@ class Task:
         try:
             while (taken := self._take()) is not None:
                 with closing(taken[1]):
-                    yield from self._carry_out(*taken)
+                    yield from self._carry_out(taken[0])
         except Left as end:
             self._say_status("requeue" if end.code == job.STOPPED else "failed")
             (log.say if end.code == job.STOPPED else log.warn)(str(end))
             return end.code
+        except Exception:
+            with suppress(Exception):
+                self._say_status("failed")
+            raise
         self._say_status("complete")
         log.say(f"{self._study.path}: no trial is left to take, of {self._study.trials}")
         return job.FINISHED
@@ -91,12 +95,12 @@ class Task:
                 trials = self._journal.trials()
                 running = [trial.number for trial in trials if trial.state == "running"]
                 for number in running:
-                    if held := self._owners.claim(number):
+                    if held := self._claimed(number):
                         log.say(f"trial {number} was left, and goes on")
                         return number, held
                 if len(trials) < self._study.trials:
                     number = self._journal.begin()
-                    if held := self._owners.claim(number):
+                    if held := self._claimed(number):
                         return number, held
                     continue
             if all(map(self._owners.is_sure, running)):
@@ -104,7 +108,15 @@ class Task:
             time.sleep(POLL)
         raise Left(job.STOPPED, f"stopped between two trials; {GO_ON}")
 
-    def _carry_out(self, number: int, held: Held) -> Generator[Order, Ending, None]:
+    def _claimed(self, number: int) -> Held | None:
+        """Return the lock of a trial that goes on, None where somebody has it, or had it a moment ago and has finished it."""
+        held = self._owners.claim(number)
+        if held and self._journal.trial(number).state != "running":
+            held.close()
+            return None
+        return held
+
+    def _carry_out(self, number: int) -> Generator[Order, Ending, None]:
         """Make the runs of a trial, and tell its value. Raises Left where it cannot be finished here."""
         found, values, wished = self._journal.values(number), list[float](), False
         self._say_status("running", trial=number)
