@@ -189,8 +189,8 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
     assert lines[0] == f"{study.path}: 21 of 30 trials begun: 20 complete, 1 failed"
     values = [float(line.split()[2]) for line in lines[3:23]]
     assert values == sorted(values, reverse=True)
-    assert lines[23] == "trial 20 failed: it was late"
-    assert lines[25].startswith("importance: es.sigma 100 %, es.population_size 0 %")
+    assert lines[24] == "trial 20 failed: it was late"
+    assert lines[26].startswith("importance: es.sigma 100 %, es.population_size 0 %")
 
 
 HOLD = """

@@ -193,7 +193,7 @@ class RunFiles:
 
     @property
     def state(self) -> str:
-        """running, complete, requeue, failed, or dead: "running" although its process has ended."""
+        """running, complete, requeue, failed, pruned, or dead: "running" although its process has ended."""
         status = self.status.get("status", "running")
         if status != "running":
             return status
