@@ -50,10 +50,10 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
 
     place: the study's file or directory. status: directory of this task's status.json.
     """
-    stop = Stop(time.monotonic, session.interrupt)
+    stop = Stop(time.monotonic, session.interrupt if world.size == 1 else lambda: world.abort(1))
     with log.kept():
         log.setup(world.rank, platform.node())
-        stop.listen(session.interrupt)
+        stop.listen()
         try:
             trainings, code = None, 0
             if world.rank == 0:
