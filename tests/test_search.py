@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from commands import command
-from conftest import ROOT, environment
+from conftest import ROOT, environment, run
 from small_studies import SETTINGS, made, write
 from whole_runs import assert_same_run
 
@@ -240,6 +240,25 @@ def meets(job):
 loop.heard = meets
 sys.exit(main(["search", "run", sys.argv[1], "--run-dir", sys.argv[3]]))
 """
+
+
+FAILING = """
+from esac_mpi.policies.ranks import over_ranks
+
+def main(arguments, world):
+    if world.rank == 0:
+        raise ZeroDivisionError("of rank 0")
+    return world.from_root(0)
+
+over_ranks(main, [])
+"""
+
+
+def test_an_error_of_rank_0_ends_the_ranks_that_wait_for_it(tmp_path):
+    (tmp_path / "failing.py").write_text(FAILING)
+    done = run(2, program=(str(tmp_path / "failing.py"),), code=None)
+    assert done.returncode != 0
+    assert done.stderr.count("ZeroDivisionError: of rank 0") == 1
 
 
 def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):

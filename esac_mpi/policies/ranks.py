@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -45,9 +44,6 @@ class Alone:
         """Run work(block) -> [columns] for all blocks; return the sums, float64 [columns], without the checksum."""
         return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
 
-    def abort(self, code: int) -> None:
-        """Leave the error to the interpreter."""
-
     def free(self) -> None:
         """Release nothing."""
 
@@ -73,9 +69,17 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
     try:
         code = main(arguments, world)
     except Exception:
-        traceback.print_exc()
-        time.sleep(0.5)  # a launcher loses what it has not forwarded yet when it ends the ranks
-        world.abort(1)
+        end_all(world, traceback.format_exc())
         return 1
     world.free()
     return code
+
+
+def end_all(world: Any, last_words: str) -> None:
+    """End the ranks of a launcher at once, after last words to stderr; where there is but one, say them."""
+    if world.size == 1:
+        print(last_words, file=sys.stderr)
+        return
+    from esac_mpi import comm
+
+    comm.abort(1, last_words)

@@ -16,6 +16,7 @@ from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import Config
 from esac_mpi.job import UNSAVED, WRONG_USAGE, Ended
 from esac_mpi.loop import Listener
+from esac_mpi.policies.ranks import end_all
 from esac_mpi.record import Refused, Unreadable, Unsaved
 from esac_mpi.search.study import Study, begin, checked, measured, read
 from esac_mpi.set_up import make_task
@@ -50,7 +51,8 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
 
     place: the study's file or directory. status: directory of this task's status.json.
     """
-    stop = Stop(time.monotonic, session.interrupt if world.size == 1 else lambda: world.abort(1))
+    third = session.interrupt if world.size == 1 else lambda: end_all(world, "esac_mpi: third signal: ends at once")
+    stop = Stop(time.monotonic, third)
     with log.kept():
         log.setup(world.rank, platform.node())
         stop.listen()
