@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,6 +56,36 @@ def test_lag_g_on_one_rank_hides_nothing():
 def test_a_shorter_lag_waits_for_the_phase_at_its_own_generation():
     seconds = simulation.simulate(4, Cluster(5, 64, **FREE), learning(20.0), Schedule(2, 5))
     np.testing.assert_allclose(seconds, (20 + 3 * 1) / 5)  # two generations wait out the phase, three have none
+
+
+def test_a_device_leaves_rank_0_its_core_but_for_what_it_takes_to_feed_it():
+    """Four members of 1 s on four ranks, a phase of 4 s: on rank 0 two generations long there are three for four members."""
+    cluster = Cluster(4, 64, **FREE)
+    np.testing.assert_allclose(simulation.simulate(4, cluster, learning(4.0), Schedule(5, 5)), (2 * 2.0 + 3 * 1.0) / 5)
+    free = replace(learning(4.0), host_per_update=0.0)
+    np.testing.assert_allclose(simulation.simulate(4, cluster, free, Schedule(5, 5)), 1.0)
+    quarter = replace(free, host_per_update=0.01)  # a quarter of rank 0's core while 100 updates take 4 s
+    assert quarter.host == 0.25
+    expected = 3 * 1.25 + (1 + 0.25 * 0.25) + 1  # after three generations 0.25 s are left
+    np.testing.assert_allclose(simulation.simulate(4, cluster, quarter, Schedule(5, 5)), expected / 5)
+
+
+def test_a_device_is_waited_for_where_it_is_late_and_where_there_is_one_rank():
+    late = replace(learning(20.0), host_per_update=0.0)
+    np.testing.assert_allclose(simulation.simulate(4, Cluster(4, 64, **FREE), late, Schedule(5, 5)), 4.0)
+    np.testing.assert_allclose(simulation.simulate(4, Cluster(1, 64, **FREE), late, Schedule(5, 5)), 4 + 20 / 5)
+    np.testing.assert_allclose(simulation.simulate(4, Cluster(4, 64, **FREE), late, Schedule(0, 5)), 1 + 20 / 5)
+
+
+def test_a_core_that_cannot_feed_its_device_is_what_lasts():
+    costs = replace(learning(4.0), host_per_update=0.05)
+    assert (costs.phase, costs.host) == (5.0, 1.0)
+
+
+def test_the_phase_plays_on_rank_0_before_its_device_has_work():
+    """10 steps of 0.1 s, then 4 s of updates: in the first generation rank 0's member begins after 1 s."""
+    costs = replace(learning(4.0), seconds_per_step=0.1, host_per_update=0.0)
+    np.testing.assert_allclose(simulation.simulate(4, Cluster(4, 64, **FREE), costs, Schedule(5, 5)), (2.0 + 4 * 1.0) / 5)
 
 
 def test_the_floor_in_updates_per_second():

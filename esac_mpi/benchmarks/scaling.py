@@ -52,11 +52,23 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
                 lag = (*phase, "--esac.learner_lag", kind.lag) if kind.lag is not None else ()
                 run = train(ranks, kind.algorithm, options.task, n, generations, *more, *lag)
                 runs.setdefault((kind, ranks), []).append(run)
-    costs = {kind.algorithm: costs_of(runs[kind, 1]) for kind in KINDS if not kind.lag}
+    costs = {kind.algorithm: measured(runs[kind, 1], options.host_per_update) for kind in KINDS if not kind.lag}
     yield from check_model(runs, costs, n, options)
+    costs["esac"] = on_a_device(costs["esac"], options.updates_per_second, options.host_per_update)
     played = np.concatenate([cost.durations for cost in costs.values()])  # so that both replay the same episodes
     costs = {algorithm: replace(cost, durations=played, noise=costs["es"].noise) for algorithm, cost in costs.items()}
     yield from predict(runs, costs, options)
+
+
+def measured(runs: list[RunFiles], host: float) -> simulation.Costs:
+    """Return what the parts cost; host: of rank 0's core, for an update that a device makes, where one did [s]."""
+    costs, device = costs_of(runs), str(runs[0].provenance.get("device", ""))
+    return replace(costs, host_per_update=host) if device.startswith("cuda") else costs
+
+
+def on_a_device(costs: simulation.Costs, rate: float, host: float) -> simulation.Costs:
+    """Return the costs with a device that makes so many updates/s (0: none) and takes so much of rank 0's core for each [s]."""
+    return replace(costs, seconds_per_update=1 / rate, host_per_update=host) if rate else costs
 
 
 def wall(run: RunFiles) -> np.ndarray:
@@ -132,7 +144,8 @@ def describe_point(n: int, ranks: int, seconds: dict[str, np.ndarray], costs: si
         yield Measurement.of("scaling", case, name, "s", seconds[name], simulation=True)
     lagged, es, floor = (seconds[name].mean() for name in (f"ESAC, lag {g}", "ES", FLOOR))
     yield Measurement.of("scaling", case, f"ESAC, lag {g} / {FLOOR}", "ratio", lagged / floor, simulation=True)
-    work = max(floor, es + costs.phase / (g * ranks))  # a core that learns does not evaluate
+    core = costs.phase - costs.device * (1 - costs.host)
+    work = max(floor, es + core / (g * ranks))  # a core that learns does not evaluate
     yield Measurement.of("scaling", case, f"ESAC, lag {g} / max(that, work / ranks)", "ratio", lagged / work, simulation=True)
     if ranks in (64, 1024):
         rates = simulation.updates_per_second(es, costs, g)
@@ -155,4 +168,5 @@ def tell_assumptions(costs: dict[str, simulation.Costs], g: int, options: argpar
         f"{es.record * 1e3:.1f} ms\n"
         f"- learner phase every {g} generations: {esac.phase_steps:,} steps of {esac.seconds_per_step * 1e6:.0f} us and "
         f"{esac.phase_updates:,} updates of {esac.seconds_per_update * 1e3:.2f} ms = {esac.phase:.1f} s"
+        + (f", on a device; {esac.host:.1%} of rank 0's core meanwhile" if esac.device else "")
     )

@@ -3,6 +3,7 @@
 Generations drawn from the costs go through the one clock of a cluster that there is, esac_mpi.clock.generations, which
 has the program's order of things. A learner phase is due every g generations. With learner_lag 0 all wait for it; with a lag it
 runs on rank 0, which does not evaluate meanwhile, and all wait only if it is late at the end of the generation that merges it.
+Where a device makes the updates, rank 0 plays the phase's episodes and then evaluates, but for what it does for the device.
 ASSUMPTIONS lists the rest.
 """
 
@@ -26,6 +27,7 @@ ASSUMPTIONS = (
     "rank 0 records a generation while the other ranks begin the next one",
     "a learner phase every g generations (the gate always open); theta_sac is broadcast when it is merged",
     "with a lag, the phase has rank 0's core to itself but for writing, plan and update, which rank 0 has its part in",
+    "with a device for the updates, rank 0's core is the members' but for what updates take of it; no episode is too long for it",
 )
 
 
@@ -42,7 +44,8 @@ class Costs:
     phase_steps: int = 0  # environment steps of a learner phase
     phase_updates: int = 0  # gradient updates of a learner phase
     seconds_per_step: float = 0.0
-    seconds_per_update: float = 0.0
+    seconds_per_update: float = 0.0  # on rank 0, or on its device
+    host_per_update: float | None = None  # of rank 0's core where a device makes the updates; None: rank 0 makes them
 
     @property
     def collection(self) -> float:
@@ -52,7 +55,17 @@ class Costs:
     @property
     def phase(self) -> float:
         """Time of a learner phase [s]."""
-        return self.collection + self.phase_updates * self.seconds_per_update
+        return self.collection + self.phase_updates * max(self.seconds_per_update, self.host_per_update or 0.0)
+
+    @property
+    def device(self) -> float:
+        """Time of a learner phase that is its device's [s]."""
+        return 0.0 if self.host_per_update is None else self.phase - self.collection
+
+    @property
+    def host(self) -> float:
+        """What the device takes of rank 0's core."""
+        return (self.host_per_update or 0.0) * self.phase_updates / self.device if self.device else 0.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,9 @@ def drawn(k: int, n: int, costs: Costs, schedule: Schedule, random: np.random.Ge
         merges=bool(schedule.lag) and k > schedule.interval and k % schedule.interval == (schedule.lag or 0) % schedule.interval,
         update=costs.update * (n // 2) * costs.d,
         blocks=costs.d / BLOCK,
-        begun=costs.phase if learns and not at_once else 0.0,
+        begun=costs.phase - costs.device if learns and not at_once else 0.0,
+        device=costs.device if learns and not at_once else 0.0,
+        host=costs.host,
         parameters_bytes=4.0 * costs.d,
     )
 

@@ -10,6 +10,8 @@
     update      blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for
     begun       a phase that begins now, beside what follows: rank 0 takes no work until it has ended or no work is left, and
                 gets on with it while it waits in exchanges, but not during update, plan and writing; on one rank it waits
+    device      the rest of that phase where a device makes the updates: it goes on after `begun` while members are evaluated, and
+                rank 0 takes some, but for what it does for the device (`host`)
     evaluation  noise-free episodes, dealt like members
 
 Without members rank 0 writes and learns while all wait. Nothing here is drawn by chance, and nothing slows down: a core of the
@@ -46,6 +48,8 @@ class Generation:
     update: float = 0.0  # of all blocks
     blocks: float = 1.0  # of parameters
     begun: float = 0.0
+    device: float = 0.0
+    host: float = 0.0  # of rank 0's core, per second of the device
     evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
     parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
 
@@ -56,7 +60,8 @@ class Clock:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.now = 0.0  # [s]
-        self._left = 0.0  # of the phase in flight [s]
+        self._left = 0.0  # of the phase in flight, on rank 0 [s]
+        self._device = self._host = 0.0  # and after that on its device [s]; what that takes of rank 0's core
 
     def go(self, one: Generation) -> float:
         """Go through a generation; return the time at its end [s]."""
@@ -76,11 +81,14 @@ class Clock:
         if one.offspring.size:
             self._spread(one.offspring, one.offspring_expected, 0.0, 1)
         if one.phase or one.merges:
-            self.now += one.phase + self._left * one.merges + cluster.exchange(1, PHASE_NUMBERS)
+            self.now += one.phase + (self._left + self._device) * one.merges + cluster.exchange(1, PHASE_NUMBERS)
             self.now += cluster.send(one.parameters_bytes) + cluster.sync()
             self._left *= not one.merges
+            self._device *= not one.merges
         self.now += one.update * cluster.share(one.blocks) + 2 * cluster.sync() * bool(one.update)
         self._left += one.begun
+        if one.device:
+            self._device, self._host = one.device, one.host
         if one.evaluation.size:
             self._spread(one.evaluation, np.ones(one.evaluation.size), 0.0, EPISODE_NUMBERS)
         return self.now
@@ -92,10 +100,18 @@ class Clock:
 
     def _spread(self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int) -> None:
         """Let the ranks do pieces of work, rank 0 after `record` and, if it has one, after the phase beside."""
-        beside = self._left if self.cluster.ranks > 1 else 0.0
-        lasted = max(self.cluster.spread(durations, expected, record + beside, beside > 0), record)
-        if beside:
-            self._left = max(0.0, self._left - (lasted - record))
+        beside, device = (self._left, self._device) if self.cluster.ranks > 1 else (0.0, 0.0)
+
+        def lasts(launched: float) -> float:
+            busy = record + beside + self._host * launched
+            return max(self.cluster.spread(durations, expected, busy, beside + device > 0), record)
+
+        lasted = lasts(0.0)
+        if device:
+            lasted = lasts(min(device, max(0.0, lasted - record - beside)))
+        gone = lasted - record
+        if beside + device:
+            self._left, self._device = max(0.0, beside - gone), max(0.0, device - max(0.0, gone - beside))
         self.now += lasted + self.cluster.exchange(durations.size, columns)
 
 

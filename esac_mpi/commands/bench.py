@@ -14,6 +14,7 @@ aes          share of two ranks' time that is waited, CEM-RL, P-CEM-RL and AES-R
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
+             [--updates-per-second U --host-per-update S]: with a GPU for the updates, which takes so much of rank 0's core
 clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
 race         seconds and true steps to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and
              PPO and EvoTorch's PGPE, one after another (docs/performance.md)                             at most 16 hours
@@ -60,6 +61,8 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]")
     line.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="scaling: of the network [bytes/s]")
     line.add_argument("--cores-per-node", type=int, default=Cluster.cores_per_node, help="scaling: ranks of a node")
+    line.add_argument("--updates-per-second", type=float, default=0.0, help="scaling: of a simulated GPU; 0 = none")
+    line.add_argument("--host-per-update", type=float, default=5e-5, help="scaling: of rank 0's core for that GPU [s]")
     line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")
     line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 180")
     line.add_argument("--out", type=Path, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")
