@@ -58,12 +58,42 @@ def installed(library: str) -> bool:
     return found
 
 
-def turns(competitors: dict[str, Callable[[], Timed]], rounds: int) -> dict[str, np.ndarray]:
-    """Let the competitors take turns, one turn each unmeasured first; return the rates of each, [rounds] [1/s]."""
+def failed(name: str, error: Exception) -> None:
+    """Say that a competitor failed, and why."""
+    reason = next(filter(None, map(str.strip, str(error).splitlines())), "")
+    say(f"{name}: failed: {type(error).__name__}: {reason[:300]}")
+
+
+def lazily(make: Callable[[], Callable[[], Timed]]) -> Callable[[], Timed]:
+    """Return a competitor's turn that is made when it is first taken: who cannot be made fails there."""
+    made: list[Callable[[], Timed]] = []
+
+    def turn() -> Timed:
+        if not made:
+            made.append(make())
+        return made[0]()
+
+    return turn
+
+
+def turns(
+    competitors: dict[str, Callable[[], Timed]], rounds: int, failing: Callable[[str, Exception], None] | None = None
+) -> dict[str, np.ndarray]:
+    """Let the competitors take turns, one turn each unmeasured first; return the rates of each, [rounds] [1/s].
+
+    failing: hears of who fails, and the others go on without it; None: the error is raised.
+    """
     rates: dict[str, list[float]] = {name: [] for name in competitors}
     for turn in range(rounds + 1):
-        for name, work in competitors.items():
-            count, seconds = work()
+        for name in list(rates):
+            try:
+                count, seconds = competitors[name]()
+            except Exception as error:
+                if failing is None:
+                    raise
+                failing(name, error)
+                del rates[name]
+                continue
             if turn:
                 rates[name].append(count / seconds)
     return {name: np.array(values) for name, values in rates.items()}
@@ -71,8 +101,8 @@ def turns(competitors: dict[str, Callable[[], Timed]], rounds: int) -> dict[str,
 
 def against(benchmark: str, case: str, rates: dict[str, np.ndarray], unit: str) -> Iterator[Measurement]:
     """Yield each competitor's rate and the ratios of the first one, ours, to every other."""
-    ours, *others = rates
     for name, values in rates.items():
         yield Measurement.of(benchmark, case, name, unit, values)
+    first, *others = rates or [""]
     for name in others:
-        yield Measurement.of(benchmark, case, f"{ours} / {name}", "ratio", rates[ours] / rates[name])
+        yield Measurement.of(benchmark, case, f"{first} / {name}", "ratio", rates[first] / rates[name])
