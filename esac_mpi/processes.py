@@ -1,7 +1,14 @@
-"""Processes of a launcher on Linux: the tree, each one's rank, the shared memory that a killed MPI leaves behind."""
+"""Processes of a launcher on Linux: the tree, each one's rank, shared memory that a killed MPI leaves behind, an end in time."""
 
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
+
+PATIENCE = 5.0  # for what has been killed to be gone [s]
 
 
 def family(pid: int) -> dict[int, str]:
@@ -44,3 +51,48 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def follow(
+    line: Sequence[object], seconds: float | None, hear: Callable[[str], object], environ: Mapping[str, str]
+) -> int | None:
+    """Run a program, for so long at most (None: as long as it takes); let `hear` have each line that it prints, at once.
+
+    Returns its exit code, None if it had to be ended.
+    """
+    process = subprocess.Popen(
+        [str(word) for word in line], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace",
+    )  # fmt: skip
+
+    def read() -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for printed in lines:
+                hear(printed.rstrip("\n"))
+
+    reader = Thread(target=read, daemon=True)  # who does not end keeps its output open
+    reader.start()
+    code = None
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if code is None:
+            end(process)
+        reader.join(PATIENCE)
+    return code
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process and all that it has started, ranks of an MPI too, and take away the shared memory that these leave."""
+    pids = [process.pid, *family(process.pid)]  # a launcher's ranks are in sessions of their own
+    left = shared_files(pids)
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):  # a driver that hangs does not let go of it
+        process.wait(PATIENCE)
+    for path in left:
+        path.unlink(missing_ok=True)

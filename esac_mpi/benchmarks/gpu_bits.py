@@ -3,6 +3,8 @@
 Never run on a device so far. On a CPU, where tests run it, everything agrees with itself.
 """
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from esac_mpi import learners, turns
 from esac_mpi.benchmarks.competitors import ACTION, OBSERVATION
 from esac_mpi.config import Config, updated
 from esac_mpi.policy import Layout
+from esac_mpi.transitions import width
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,24 +72,42 @@ class Uncaptured:
         return work
 
 
-def gpu_here() -> str:
-    """Return GPU, memory, driver and torch of this machine, empty where torch sees no GPU."""
+def gpu_here() -> Iterator[Finding]:
+    """Tell GPU, memory, driver and torch of this machine; nothing where torch sees no GPU."""
     import torch
 
     if not torch.cuda.is_available():
-        return ""
+        return
     about, driver = torch.cuda.get_device_properties(0), learners.load("gpu").driver()
-    return f"{about.name}, {about.total_memory:,} bytes, driver {driver or 'not told'}, torch {torch.__version__}"
+    found = f"{about.name}, {about.total_memory:,} bytes, driver {driver or 'not told'}, torch {torch.__version__}"
+    yield Finding("this machine", None, f"{found}, kernels for {' '.join(torch.cuda.get_arch_list())}; {compute_mode()}")
 
 
-def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...] = (256, 256)) -> Any:
-    """Return a learner of HalfCheetah's sizes with a replay of random transitions; captured: as it is on a GPU."""
+def compute_mode() -> str:
+    """Return whether processes share the GPU, as nvidia-smi tells it."""
+    if (program := shutil.which("nvidia-smi")) is None:
+        return "no nvidia-smi"
+    line = [program, "--query-gpu=compute_mode", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nvidia-smi: {error}"
+    return f"compute mode {', '.join(done.stdout.split()) or 'not told'}"
+
+
+def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...] = (256, 256), **fields: Any) -> Any:
+    """Return a learner of HalfCheetah's sizes with a replay of random transitions; captured: as it is on a GPU.
+
+    fields: of its table.
+    """
     from esac_mpi.learners.chunks import Chunks
 
     name, changes = KINDS[kind]
-    config = updated(Config(), {**changes, "policy.hidden": hidden, "learner.device": device})
+    own = {f"{name}.{field}": value for field, value in fields.items()}
+    config = updated(Config(), {**changes, **own, "policy.hidden": hidden, "learner.device": device})
     layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm)
-    learner = learners.make(name, config, layout, layout.initial(0, 0))
+    room = np.zeros((STORED, width(OBSERVATION, ACTION)), np.float32)
+    learner = learners.make(name, config, layout, layout.initial(0, 0), rows=room)
     if not captured:
         learner.chunks = Chunks(learner, Uncaptured())
     rows = np.random.default_rng(0).uniform(-1, 1, (STORED, learner.replay.width)).astype(np.float32)
@@ -112,16 +133,27 @@ def state(learner: Any) -> bytes:
     return b"".join(array.tobytes() for array in learner.arrays().values())
 
 
+def many(learner: Any) -> None:
+    """Make updates in several chunks, of which the last one is not whole: both halves are taken, again and again."""
+    from esac_mpi.learners import chunks, training
+
+    turns.run(learner.chunks.make(5 * chunks.CHUNK + 7, training.streams(0, 2)))
+
+
 def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]:
     """Check that graphs have the bits of operations, that they have them again, and that a CPU's losses are close."""
     for kind, (_, changes) in KINDS.items():
         graphs = device != "cpu"
         captured, again, plain = (made(kind, device, way, hidden) for way in (graphs, graphs, False))
-        found = [losses(learner) for learner in (captured, again, plain)]
+        found = losses(captured)
+        apart = difference(found, losses(made(kind, "cpu", False, hidden)))
+        limit = TOLERANCE[changes.get("learner.precision", "fp32")]
+        for learner in (again, plain):
+            losses(learner)
+        for learner in (captured, again, plain):
+            many(learner)
         yield Finding(f"{kind}: graphs = operations", state(captured) == state(plain), "to the bit")
         yield Finding(f"{kind}: run = run", state(captured) == state(again), "to the bit")
-        apart = difference(found[0], losses(made(kind, "cpu", False, hidden)))
-        limit = TOLERANCE[changes.get("learner.precision", "fp32")]
         told = f"losses of {UPDATES} updates at most {apart:.1e} of the largest one apart, allowed {limit:g}"
         yield Finding(f"{kind}: GPU and CPU", apart <= limit, told)
 
@@ -131,15 +163,17 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
     return float((np.abs(one - other).max(0) / np.maximum(np.abs(other).max(0), 1e-12)).max())
 
 
-def kernels(count: int = 20) -> Iterator[Finding]:
+def kernels(device: str, count: int = 20) -> Iterator[Finding]:
     """Account for the time of captured SAC updates, 2x256 and batches of 256, kernel by kernel."""
     from torch.profiler import ProfilerActivity, profile
 
     from esac_mpi.learners import training
 
-    learner, random = made("SAC", "cuda", True), training.streams(0, 1)
+    learner, random = made("SAC", device, device != "cpu"), training.streams(0, 1)
     turns.run(learner.chunks.make(count, random))
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device != "cpu" else [])]
+    with profile(activities=activities) as profiled:
         turns.run(learner.chunks.make(count, random))
-    table = profiled.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=70)
+    by = "self_device_time_total" if device != "cpu" else "self_cpu_time_total"
+    table = profiled.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=70)
     yield Finding(f"kernels of {count} updates", None, f"\n{table}")

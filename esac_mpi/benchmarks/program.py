@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import esac_mpi
-from esac_mpi import envs
+from esac_mpi import envs, processes
 from esac_mpi.params import make_layout
 from esac_mpi.record import Run, RunFiles
 
@@ -28,28 +27,41 @@ def launcher() -> str:
     return found
 
 
-def launch(ranks: int, program: Sequence[str], *arguments: object) -> None:
-    """Run a Python program on a number of ranks to its end. Raises RuntimeError with its output if it fails."""
-    line = [launcher(), "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
+def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | None, str]:
+    """Run a program that finds this one, for so long at most; return its exit code, None if it was ended, and what it printed."""
+    said: list[str] = []
     path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    done = subprocess.run(line, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(line)}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}")
+    code = processes.follow(line, seconds, said.append, {**os.environ, "PYTHONPATH": path})
+    return code, "\n".join(said)
 
 
-def train(ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object) -> RunFiles:
+def launch(ranks: int, program: Sequence[str], *arguments: object, seconds: float | None = None) -> None:
+    """Run a Python program on a number of ranks to its end.
+
+    Raises RuntimeError with its output if it fails, or has not ended after so many seconds.
+    """
+    line = [launcher(), "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
+    code, said = ended(line, seconds)
+    if code != 0:
+        how = f"not ended after {seconds:g} s" if code is None else f"exit {code}"
+        raise RuntimeError(f"{' '.join(line)}\n{how}\n{said}")
+
+
+def train(
+    ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object, seconds: float | None = None
+) -> RunFiles:
     """Run a population for so many generations, without evaluations before its end; return what it left."""
     return recorded(
         ranks, "--algorithm", algorithm, "--task.id", task, f"--{algorithm}.population_size", n,
         "--budget.generations", generations, "--evaluation.every", generations + 1, "--evaluation.episodes", 1,
-        "--checkpoint.every_generations", 0, *more,
+        "--checkpoint.every_generations", 0, *more, seconds=seconds,
     )  # fmt: skip
 
 
-def recorded(ranks: int, *options: object) -> RunFiles:
+def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunFiles:
     """Run the program in a temporary directory; return what it left there."""
     with tempfile.TemporaryDirectory() as place:
-        launch(ranks, ["-m", "esac_mpi"], "--run-dir", f"{place}/run", "--display.style", "plain", *options)
+        launch(ranks, ["-m", "esac_mpi"], "--run-dir", f"{place}/run", "--display.style", "plain", *options, seconds=seconds)
         run = Run.open(Path(place) / "run")
         list(run.columns.values())  # read now: the directory goes
         return run

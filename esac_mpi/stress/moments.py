@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.stress.processes import alive
+from esac_mpi.processes import alive
 from esac_mpi.stress.runs import GENERATIONS, LAG, PATIENCE, Broken, Job, Part, inode, made, temporaries
 
 DOWN = 10.0  # longest time from a kill to the end of all processes [s]
