@@ -175,10 +175,10 @@ def interrupt() -> None:
 
 @contextmanager
 def put_back() -> Iterator[None]:
-    """Put back what a training changes in its process: numbers of threads, and the global random numbers."""
+    """Put back what a training changes in its process: numbers of threads, global random numbers, what a GPU asks of torch."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - a learner's library sets it
     try:
-        with threads.one_each() as known:
+        with threads.one_each() as known, learners.put_back():
             if not known:
                 log.warn("numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line")
             yield

@@ -20,6 +20,7 @@ from esac_mpi.policy import Layout
 
 OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
 FREE = 2**28 + 1000  # bytes
+FOREIGN = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImageForDevice'"
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported"
 
 
@@ -30,11 +31,13 @@ def cuda(monkeypatch):
     answers = {
         "is_available": lambda: True, "device_count": lambda: 2, "init": lambda: None, "synchronize": lambda: None,
         "mem_get_info": lambda: (FREE, 5 * 10**9),
+        "is_initialized": lambda: False,
         "get_device_name": lambda *_: "GPU", "set_device": lambda number: setattr(asked, "device", number),
     }  # fmt: skip
     for name, answer in answers.items():
         monkeypatch.setattr(torch.cuda, name, answer)
-    monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", lambda on: setattr(asked, "deterministic", on))
+    monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", lambda on, **_: setattr(asked, "deterministic", on))
+    monkeypatch.setattr(gpu, "probe", lambda: None)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     yield asked
@@ -69,14 +72,66 @@ def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(cuda
         ("device_count", lambda: 1, r"cuda:1: torch sees 1 GPU\(s\) on rank 0's host; ask the scheduler"),
         ("init", raising(OLD), r"too old \(found version 11040\); ask"),
         ("synchronize", raising(BUSY), r"device\(s\) is/are busy or unavailable; ask"),
+        ("probe", raising(FOREIGN), r"no kernel image is available for execution on the device; install a torch that was built"),
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_told_in_one_sentence(cuda, monkeypatch, asked, answer, told):
-    monkeypatch.setattr(torch.cuda, asked, answer)
+    monkeypatch.setattr(gpu if asked == "probe" else torch.cuda, asked, answer)
     with pytest.raises(NoDevice, match=told) as error:
         gpu.choose(settings("cuda:1"))
     assert "\n" not in str(error.value)
     assert "Please" not in str(error.value)
+
+
+def test_a_product_is_made_on_the_device_before_it_is_taken(monkeypatch):
+    ones, made = torch.ones, []
+    monkeypatch.setattr(gpu.torch, "ones", lambda *shape, device: made.append(device) or ones(*shape))
+    gpu.probe()
+    assert made == ["cuda"]
+    monkeypatch.setattr(gpu.torch, "ones", lambda *shape, device: torch.full(shape, 1.5))
+    with pytest.raises(RuntimeError, match="a product of ones adds up to 1152, not 512"):
+        gpu.probe()
+
+
+@pytest.mark.parametrize(("workspace", "fits"), [(":16:8", True), (":4096:2", False)])
+def test_a_workspace_with_which_bits_would_not_repeat_is_refused_on_a_gpu_alone(cuda, monkeypatch, workspace, fits):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", workspace)
+    assert gpu.choose(settings("cpu")) == torch.device("cpu")
+    if fits:
+        assert gpu.choose(settings("cuda")) == torch.device("cuda", 0)
+        return
+    with pytest.raises(NoDevice, match=r"CUBLAS_WORKSPACE_CONFIG = :4096:2: bits would not repeat; unset it, or take :4096:8 or"):
+        gpu.choose(settings("cuda"))
+
+
+def test_a_training_in_anothers_process_leaves_torch_as_it_was(monkeypatch):
+    """Deterministic algorithms, what fills new memory, products in TF32, the workspace; whether or not torch was there before."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    before = gpu.settings()
+    for loaded in (True, False):
+        with monkeypatch.context() as patch:
+            if not loaded:
+                patch.setattr(learners, "load", raising("torch would be loaded"))
+                patch.setattr(learners, "sys", SimpleNamespace(modules={gpu.__name__: gpu}))  # once it has been, meanwhile
+            with learners.put_back():
+                gpu.restore(gpu.Settings(True, True, not before.fills, not before.tf32, None))
+                gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+                assert gpu.settings() != before
+        assert gpu.settings() == before
+        assert "CUBLAS_WORKSPACE_CONFIG" not in gpu.os.environ
+
+
+def test_products_named_in_torchs_newer_way_are_left_alone():
+    matmul = torch.backends.cuda.matmul
+    was = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "tf32"
+        before = gpu.settings()
+        assert before.tf32 is None
+        gpu.restore(before)
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = was
 
 
 def test_where_torch_has_no_cuda_that_is_what_is_told():

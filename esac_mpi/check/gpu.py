@@ -1,4 +1,7 @@
-"""The line about the GPU that the learner would have: whether it has room there, and how fast it is. Rank 0 alone asks."""
+"""The line about the GPU that the learner would have: whether it has room there, and how fast it is. Rank 0 alone asks.
+
+Never run on a device so far; tests/test_gpu.py holds its words where torch's answers are made up.
+"""
 
 import time
 from collections.abc import Callable

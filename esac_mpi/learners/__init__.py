@@ -1,7 +1,10 @@
 """Gradient learners, one file per algorithm. Torch lives in them: this module imports it only when a learner is made."""
 
 import gc
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -64,6 +67,19 @@ def load(name: str) -> ModuleType:
         if first:
             gc.freeze()
             gc.enable()
+
+
+@contextmanager
+def put_back() -> Iterator[None]:
+    """Put back what a learner's GPU changes of torch in this process, loaded before or meanwhile."""
+    before, name = load("gpu").settings() if "torch" in sys.modules else None, "CUBLAS_WORKSPACE_CONFIG"
+    workspace = os.environ.get(name)
+    try:
+        yield
+    finally:
+        if gpu := sys.modules.get("esac_mpi.learners.gpu"):
+            gpu.restore(before or gpu.AT_FIRST)
+        os.environ.pop(name, "") if workspace is None else os.environ.update({name: workspace})
 
 
 def make(name: str, *start: Any, **more: Any) -> Any:

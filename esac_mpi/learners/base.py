@@ -84,7 +84,10 @@ class GradientLearner(ABC):
         self.env_steps = 0  # training steps ever
 
     def ready(self) -> None:
-        """Take up the way in which the device makes updates. Raises NoDevice where it has no room for what that takes."""
+        """Take up the way in which the device makes updates; a GPU's has never run on one so far.
+
+        Raises NoDevice where it has no room for what that takes.
+        """
         if self.device.type == "cuda":
             what = f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions and what updates draw"
             gpu.refuse_too_large(Chunks.bytes(self), what)

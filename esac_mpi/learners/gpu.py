@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from esac_mpi import config
 from esac_mpi.learners import NoDevice
 
 Work = Callable[[], object]  # operations on a device's tensors
+REPEATING = (":4096:8", ":16:8")  # workspaces of cuBLAS with which equal products have equal bits
+VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 WORKSPACE = 2**28  # what libraries and graphs take for themselves, generously [bytes]
 REMEDY = "ask the scheduler for one of your own, or use cpu"
 
@@ -79,19 +81,21 @@ class Cuda:
         torch.cuda.current_stream().wait_stream(side)
 
     def capture(self, work: Work) -> Work:
-        """Record a graph."""
+        """Record a graph; it begins when the device has done all before. Threads of an MPI may ask the driver meanwhile."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             work()
         return graph.replay
 
 
 def choose(options: config.Learner) -> torch.device:
     """Return the device that the options name. A GPU gets its context and what makes its bits repeat. Raises NoDevice."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first handle: equal products, equal bits
+    workspace = os.environ.setdefault(VARIABLE, REPEATING[0])  # before the first handle
     auto = options.device == "auto"  # a run on a CPU does not open a GPU that is there
     found = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if auto else options.device)
     if found.type == "cuda":
+        if workspace not in REPEATING:
+            raise NoDevice(f"{VARIABLE} = {workspace}: bits would not repeat; unset it, or take {' or '.join(REPEATING)}")
         return _taken(found, options)
     if options.precision == "tf32":
         raise NoDevice("learner.precision = tf32: a CPU has no such products; take fp32, or a GPU")
@@ -107,14 +111,57 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
         if number < count:
             torch.cuda.set_device(number)
             torch.cuda.synchronize()  # makes the context, which is refused where another process has the device to itself
+            probe()
     except (RuntimeError, AssertionError) as error:
-        raise NoDevice(f"{seen}: {sentence(error)}; {REMEDY}") from error
+        remedy = "install a torch that was built for it, or use cpu" if "kernel image" in str(error) else REMEDY
+        raise NoDevice(f"{seen}: {sentence(error)}; {remedy}") from error
     if number >= count:
         raise NoDevice(f"{seen}; {REMEDY}")
     torch.use_deterministic_algorithms(True)
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     return torch.device("cuda", number)
+
+
+def probe() -> None:
+    """Multiply two small matrices on the current device. Raises RuntimeError where torch has no kernels for it."""
+    square = torch.ones(8, 8, device="cuda")
+    if (total := (square @ square).sum().item()) != 8**3:
+        raise RuntimeError(f"it says that a product of ones adds up to {total:g}, not {8**3}")
+
+
+class Settings(NamedTuple):
+    """What `choose` changes of torch, which all in a process share, for a GPU."""
+
+    deterministic: bool
+    warns: bool  # in place of an error
+    fills: bool
+    tf32: bool | None  # None: the process has it by torch's newer names, which must not be mixed with this one
+    device: int | None  # None: none has been taken
+
+
+def settings() -> Settings:
+    """Return what they are now."""
+    try:
+        tf32 = torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError:
+        tf32 = None
+    deterministic, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009
+    return Settings(deterministic, warns, fills, tf32, torch.cuda.current_device() if torch.cuda.is_initialized() else None)
+
+
+def restore(was: Settings) -> None:
+    """Let them be what they were."""
+    torch.use_deterministic_algorithms(was.deterministic, warn_only=was.warns)
+    setattr(torch.utils.deterministic, "fill_uninitialized_memory", was.fills)  # noqa: B010
+    if was.tf32 is not None:
+        torch.backends.cuda.matmul.allow_tf32 = was.tf32
+    if was.device is not None:
+        torch.cuda.set_device(was.device)
+
+
+AT_FIRST = settings()  # before any GPU was taken
 
 
 def refuse_too_large(need: int, what: str) -> None:
