@@ -18,6 +18,7 @@ from esac_mpi.learners.chunks import Chunks
 from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learning import Flight
+from esac_mpi.turns import ON_DEVICE
 
 FORMS = {
     "sac": lambda: sac(sac__value_network=True, sac__automatic_temperature=True),
@@ -25,6 +26,7 @@ FORMS = {
     "bf16": lambda: sac(learner__precision="bf16", policy__layer_norm=True),
     "small replay": lambda: sac(sac__replay_capacity=41),
     "td3": lambda: rival("td3", policy_delay=3),
+    "td3 at the end": lambda: rival("td3", policy_delay=3, interleaved=False),
     "ddpg": lambda: rival("ddpg", critic_weight_decay=0.01),
     "erl": lambda: rival("erl", critic_hidden=(8, 8), replay_capacity=300),
 }
@@ -33,8 +35,9 @@ SUMS = np.array([[9.0], [1.0], [4.0]])  # over nine observations
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Let a phase have many chunks, of which the last one is not whole."""
+    """Let a phase have many chunks, of which the last one is not whole, of slices, of which the last one is not."""
     monkeypatch.setattr(chunks, "CHUNK", 7)
+    monkeypatch.setattr(chunks, "SLICE", 3)
 
 
 def captured(learner, **how):
@@ -77,7 +80,7 @@ def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
         assert means[0].vector().tobytes() == means[1].vector().tobytes()
         assert same(plain.arrays(), fast.arrays())
         assert np.array_equal(plain.taught, fast.taught)
-    assert graphs(fast) == 1
+    assert graphs(fast) == 2  # of a slice, and of one update
 
 
 def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
@@ -97,9 +100,12 @@ def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
     assert same(straight.arrays(), third.arrays())
 
 
-@pytest.mark.parametrize(("form", "kinds"), [("sac", 1), ("ddpg", 1), ("td3", 2)])
+@pytest.mark.parametrize(("form", "kinds"), [("sac", 2), ("ddpg", 1), ("td3", 2), ("td3 at the end", 5)])
 def test_a_graph_is_captured_once_for_each_sequence_and_for_standardised_rows(form, kinds):
-    """The numbers by which rows are standardised lie where they lay: others need no other graph."""
+    """Of one update and of a slice, but for interleaved ones; TD3's of both kinds and in three orders.
+
+    The numbers by which rows are standardised lie where they lay: others need no other graph.
+    """
     learner = captured(FORMS[form]())
     for k, (sums, expected) in enumerate([(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]):
         phase(learner, k, sums)
@@ -114,8 +120,18 @@ def test_a_ring_of_another_size_is_captured_anew():
         learner.replay.make_room(700)
         learner.replay.restore(0, kept)
         phase(learner, 1)
-    assert graphs(fast) == 2
+    assert graphs(fast) == 4
     assert same(plain.arrays(), fast.arrays())
+
+
+def test_a_smaller_ring_than_that_of_the_last_places_is_captured_too():
+    learner = captured(sac())
+    phase(learner, 0)
+    learner.chunks._graphs.clear()
+    learner.chunks._inputs[0].fill_(499)
+    learner.chunks._mirror.rows = learner.chunks._mirror.rows[:20]
+    learner.chunks._capture([(learner.due(),)])
+    assert graphs(learner) == 3
 
 
 def test_what_a_capture_needs_leaves_no_trace():
@@ -125,7 +141,7 @@ def test_what_a_capture_needs_leaves_no_trace():
     learner.chunks._graphs.clear()
     copies = [network._values for network in learner.update.networks]
     before = [tensor.clone() for tensor in (*learner.kept(), *copies, learner.chunks._at)]
-    learner.chunks._capture([learner.due()])
+    learner.chunks._capture([(learner.due(),) * 3])
     after = (*learner.kept(), *copies, learner.chunks._at)
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
@@ -170,12 +186,29 @@ def test_a_phase_leaves_its_rank_alone_while_the_device_works():
     flight, waits = Flight(fast.begin(Line(), 0, 2, 61), 0, lambda: now, "SAC"), 0
     while not flight.done:
         flight.advance()  # the clock stands still in it: only the phase's own word or its end can end a slice
-        assert len(fast.chunks._gpu.queue) <= 2 * (7 + 3 + 2)  # two chunks' updates, copies, counter and mark
+        assert len(fast.chunks._gpu.queue) <= 2 * (3 + 3 * (3 + 1) + 1)  # two chunks' graphs, copies and marks of slices, counter
         waits += flight.waits
         now += 2.0 * flight.waits
     assert waits > 20
     assert flight.seconds == flight.updating == 2.0 * waits
     assert flight.finish().vector().tobytes() == phase(plain, 0).vector().tobytes()
+
+
+def test_no_more_than_a_slice_is_drawn_and_launched_without_a_break():
+    """However fast the device is; and what rank 0 asks the phase for ends with the slice in which its time is over."""
+    fast, parts = captured(sac(), pace=1000), []
+    fast.replay.add_rows(np.zeros((50, fast.replay.width), np.float32))
+    for part in fast.chunks.make(7 + 7 + 5, training.streams(0, 0)):
+        parts.append(part)
+        fast.chunks._gpu.queue.clear() if part == ON_DEVICE else None
+    assert [part for part in parts if part != ON_DEVICE] == [3, 3, 1, 3, 3, 1, 3, 2]
+
+    now = iter(np.arange(0.0, 10.0, 1e-3))  # each look at the clock takes a millisecond
+    other = captured(sac(), pace=1000)
+    other.replay.add_rows(np.zeros((50, fast.replay.width), np.float32))
+    flight = Flight(other.chunks.make(70, training.streams(0, 0)), 0, lambda: float(next(now)), "SAC")
+    flight.advance(0.002)
+    assert flight.updating == pytest.approx(0.002)
 
 
 def test_the_end_of_a_phase_is_waited_for_without_a_core(monkeypatch):

@@ -77,6 +77,21 @@ def test_rank_0_takes_members_while_its_background_waits_for_a_device_alone(worl
     assert background.done
 
 
+def test_a_device_is_looked_after_soon_and_then_less_and_less_often(world, monkeypatch):
+    """As an interleaved phase needs it, whose updates last a quarter of a millisecond; where a core is needed nobody sleeps."""
+    slept, background = [], Beside(300, True)
+    monkeypatch.setattr("esac_mpi.comm.world.time.sleep", lambda seconds: slept.append((seconds, background.left)))
+    world.begin_background(1, background, beside=False)
+    world.at_root(lambda: np.zeros(1), 1)
+    assert [seconds for seconds, _ in slept[:3]] == pytest.approx([5e-6, 1e-5, 1.5e-5])
+    assert max(seconds for seconds, left in slept if left) == 1e-3
+    slept.clear()
+    background = Beside(9, False)
+    world.begin_background(2, background, beside=False)
+    world.at_root(lambda: np.zeros(1), 1)
+    assert {seconds for seconds, left in slept if left} == {0.0}
+
+
 def test_over_blocks_adds_in_block_order(world):
     # in float64, (1e16 + 1) - 1e16 is 0 and (1e16 - 1e16) + 1 is 1: the order shows
     assert world.over_blocks(lambda b: np.array([[1e16, 1.0, -1e16][b]]), 3, 1) == [0.0]

@@ -93,6 +93,29 @@ def test_a_product_is_made_on_the_device_before_it_is_taken(monkeypatch):
         gpu.probe()
 
 
+def test_an_actor_is_brought_from_the_device_by_one_copy():
+    """The layers of it are the same, and where their rows lie in memory, on which the bits of products depend."""
+    network, copies = sac(sizes=(3, 8, 8, 2)).actor, []
+    here = network.numpy()
+    values = network.values
+
+    class There:
+        device = torch.device("cuda")
+
+        def cpu(self):
+            copies.append(values.clone())
+            return copies[0]
+
+    network.values = There()
+    brought = network.numpy()
+    assert len(copies) == 1
+    for one, other in zip(here, brought, strict=True):
+        for array, copied in ((one.weight, other.weight), (one.bias, other.bias)):
+            assert array.strides == copied.strides
+            assert np.array_equal(array, copied)
+            assert not np.shares_memory(array, copied)
+
+
 @pytest.mark.parametrize(("workspace", "fits"), [(":16:8", True), (":4096:2", False)])
 def test_a_workspace_with_which_bits_would_not_repeat_is_refused_on_a_gpu_alone(cuda, monkeypatch, workspace, fits):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", workspace)

@@ -188,6 +188,7 @@ class World:
 
     def _advance(self, needed: Callable[[], bool], leave: bool = False) -> None:
         """Go on with the background while `needed`, or, to `leave` it to a device, while it needs a rank. Raises stop.GivenUp."""
+        pause = 0.0
         while self.background and not self.background.done and needed():
             if self._hears():
                 raise GivenUp
@@ -195,7 +196,7 @@ class World:
             self.watchdog.beat()
             if leave and self.background.waits:
                 return
-            time.sleep(REST * self.background.waits)
+            time.sleep(pause := min(pause + 5e-6, REST) * self.background.waits)  # an interleaved phase's update is soon there
 
     def _hears(self) -> bool:
         """Return whether a rank gave up, as far as this one can know; the first rank of a node hears it for its node."""

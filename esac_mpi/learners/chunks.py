@@ -1,9 +1,9 @@
 """Updates on a GPU: captured once as graphs, launched some hundred at a time, and not waited for.
 
-An update is lists of operations on fixed memory (network.py), so that it can be captured as it is: a launch then costs the host
-some microseconds, whatever is in it. What differs from update to update comes beside it: places of transitions, noise and Adam's
-rates are drawn on the host at their addresses, as on a CPU, for a whole chunk; each launch takes its own by a counter on the
-device. The transitions themselves lie there (mirror.py).
+An update is lists of operations on fixed memory (network.py), so that it can be captured as it is, some of them as one graph: a
+launch then costs the host some microseconds, whatever is in it. What differs from update to update comes beside it: places of
+transitions, noise and Adam's rates are drawn on the host at their addresses, as on a CPU; each update takes its own by a counter
+on the device. The transitions themselves lie there (mirror.py).
 
 Never run on a device so far; tests/test_chunks.py holds the logic with one that is none.
 """
@@ -23,7 +23,13 @@ from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.turns import ON_DEVICE
 
-CHUNK = 256  # updates launched at once, at most
+CHUNK = 256  # updates that the device is given ahead, at most twice
+SLICE = (
+    16  # of them, that are drawn and launched without a break, as one graph: with 17 numbers an action that is 1.5 ms of drawing
+)
+
+
+Due = tuple[Operations, ...]  # what an update is made of
 
 
 class Learner(Protocol):
@@ -33,7 +39,7 @@ class Learner(Protocol):
     adam: dict[str, Adam]
     update: Any  # transitions, drawn, networks
 
-    def due(self) -> tuple[Operations, ...]:
+    def due(self) -> Due:
         """Return what the next update is made of."""
 
     def kept(self) -> list[Tensor]:
@@ -41,7 +47,10 @@ class Learner(Protocol):
 
 
 class Half:
-    """One of two places for what a chunk takes from the host: its updates are `first`, `first` + 1, ... of both."""
+    """One of two places for what a chunk takes from the host: its updates are `first`, `first` + 1, ... of both.
+
+    A part of its memory on the host is filled again only after `ended`: no copy from it is on its way then.
+    """
 
     def __init__(self, first: int, inputs: list[Tensor], gpu: Gpu) -> None:
         self.first = first
@@ -50,15 +59,16 @@ class Half:
         self.arrays = [host.numpy() for host in self._hosts]
         self.ended: Callable[[], bool] = lambda: True  # whether the device has done with it
 
-    def bring(self, gpu: Gpu, count: int) -> None:
-        """Bring what `arrays` have for so many updates."""
-        gpu.bring((to[:count], host[:count]) for to, host in zip(self._inputs, self._hosts, strict=True))
+    def bring(self, gpu: Gpu, part: slice) -> None:
+        """Bring what `arrays` have for some of the updates."""
+        gpu.bring((to[part], host[part]) for to, host in zip(self._inputs, self._hosts, strict=True))
 
 
 class Chunks:
-    """The updates of a learner as graphs: one for each way in which its lists of operations follow one another.
+    """The updates of a learner as graphs: one for each way in which its lists of operations follow one another in a slice.
 
-    While a chunk runs, the next one is drawn and brought over, into the other half.
+    Where updates are fewer than a slice, each is launched alone. While a chunk runs, the next one is drawn and brought over,
+    into the other half.
     """
 
     def __init__(self, learner: Learner, gpu: Gpu) -> None:
@@ -87,7 +97,7 @@ class Chunks:
     ) -> Generator[int, None, None]:
         """Make updates; added, newest: from which transitions, as in `Replay.places`.
 
-        Yields how many were launched, and ON_DEVICE while there is nothing to do until the device has caught up.
+        Yields how many were launched, a slice at a time, and ON_DEVICE while there is nothing to do before the device catches up.
         """
         if self._mirror.follow():
             self._graphs.clear()
@@ -95,18 +105,21 @@ class Chunks:
             half, count = self._halves[0], min(updates, CHUNK)
             while not half.ended():
                 yield ON_DEVICE
-            launches = self._drawn(half, count, random, added, newest)
-            if not all(self._key(due) in self._graphs for due in launches):
-                yield from self._caught_up()
-                self._capture(launches)
-            half.bring(self._gpu, count)
-            self._gpu.launch(partial(self._at.fill_, half.first))
-            for due in launches:
-                self._gpu.launch(self._graphs[self._key(due)])
-            half.ended = self._gpu.mark()
+            for first in range(0, count, SLICE):
+                part = slice(first, min(first + SLICE, count))
+                launches = self._launches(self._drawn(half, part, random, added, newest))
+                if not all(self._key(each) in self._graphs for each in launches):
+                    yield from self._caught_up()
+                    self._capture(launches)
+                half.bring(self._gpu, part)
+                if not first:
+                    self._gpu.launch(partial(self._at.fill_, half.first))
+                for each in launches:
+                    self._gpu.launch(self._graphs[self._key(each)])
+                half.ended = self._gpu.mark()
+                yield part.stop - first
             self._halves.reverse()
             updates -= count
-            yield count
         yield from self._caught_up()
 
     def _caught_up(self) -> Generator[int, None, None]:
@@ -114,44 +127,49 @@ class Chunks:
             while not half.ended():
                 yield ON_DEVICE
 
-    def _drawn(
-        self, half: Half, count: int, random: Streams, added: int | None, newest: int | None
-    ) -> list[tuple[Operations, ...]]:
-        """Draw what so many updates take; return what each is made of."""
-        where, rates, *noise = half.arrays
-        where[:count] = self._learner.replay.places(random.sampling, (count, where.shape[1]), added, newest)
+    def _drawn(self, half: Half, part: slice, random: Streams, added: int | None, newest: int | None) -> list[Due]:
+        """Draw what some of a half's updates take; return what each is made of."""
+        where, rates, *noise = (array[part] for array in half.arrays)
+        where[:] = self._learner.replay.places(random.sampling, where.shape, added, newest)
         for array in noise:
-            random.update.standard_normal(dtype=np.float32, out=array[:count])
-        launches, adams = [], list(self._learner.adam.values())
-        for i in range(count):
-            launches.append(self._learner.due())
-            for operations in launches[-1]:
+            random.update.standard_normal(dtype=np.float32, out=array)
+        made, adams = [], list(self._learner.adam.values())
+        for i in range(len(rates)):
+            made.append(self._learner.due())
+            for operations in made[-1]:
                 for adam in operations.adams:
                     rates[i, adams.index(adam)] = adam.rates()
-        return launches
+        return made
 
-    def _key(self, due: tuple[Operations, ...]) -> tuple[object, ...]:
+    def _launches(self, made: list[Due]) -> list[tuple[Due, ...]]:
+        """Return the updates that are launched together."""
+        return [tuple(made)] if len(made) == SLICE else [(due,) for due in made]
+
+    def _key(self, together: tuple[Due, ...]) -> tuple[object, ...]:
         """Return what a graph depends on: all else has its place for good, and what lies there may change."""
-        return self._learner.update.transitions.standardised, *map(id, due)
+        return self._learner.update.transitions.standardised, *(tuple(map(id, due)) for due in together)
 
-    def _capture(self, launches: list[tuple[Operations, ...]]) -> None:
-        """Capture what is not yet; leave no trace of it."""
+    def _capture(self, launches: list[tuple[Due, ...]]) -> None:
+        """Capture what is not yet, when the device has caught up; leave no trace of it."""
+        self._inputs[0].zero_()  # done with; a ring that is smaller now may lack such places
         kept = [(tensor, tensor.clone()) for tensor in (*self._learner.kept(), self._at)]
-        for due in launches:
-            if (key := self._key(due)) in self._graphs:
+        for together in launches:
+            if (key := self._key(together)) in self._graphs:
                 continue
-
-            def update(due: tuple[Operations, ...] = due) -> None:
-                for operations in (self._take(), *due):
-                    operations.run()
-
-            self._at.zero_()
-            self._gpu.warm_up(update)
-            self._graphs[key] = self._gpu.capture(update)
+            for due in dict(zip(key[1:], together, strict=True)).values():  # each of its kinds once
+                self._at.zero_()
+                self._gpu.warm_up(partial(self._update, (due,)))
+            self._graphs[key] = self._gpu.capture(partial(self._update, together))
         for tensor, before in kept:
             tensor.copy_(before)
         for network in self._learner.update.networks:
             network.refresh()
+
+    def _update(self, together: tuple[Due, ...]) -> None:
+        """Make updates, from the one on that the counter says."""
+        for due in together:
+            for operations in (self._take(), *due):
+                operations.run()
 
     def _take(self) -> Operations:
         """Return what brings an update what it takes, and the counter to the next one."""

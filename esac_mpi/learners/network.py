@@ -125,7 +125,9 @@ class Network:
 
     def numpy(self) -> list[Layer]:
         """Return the layers of a single member, weights [in, out] and vectors [1, out]; views on a CPU, else copies."""
-        return self.layout.grouped([view.cpu().numpy() for view in self.tensors])
+        here = self.values.device.type == "cpu"
+        tensors = self.tensors if here else self._views(self.values.cpu())  # one copy: an interleaved phase asks at every step
+        return self.layout.grouped([view.numpy() for view in tensors])
 
     def _views(self, values: Tensor) -> list[Tensor]:
         parts = values.split([self.members * (t.stop - t.start) for t in self.layout.tensors])
@@ -325,7 +327,7 @@ class Adam:
         if self._given is None:
             rate, small = self.rates()
             self.values.addcdiv_(self.moment1, scratch.add_(small), value=rate)
-        else:  # the same bits by one operation more
+        else:  # by one operation more; a CPU's bits are the same
             torch.mul(self.moment1, self._given[0], out=self._scaled)
             self.values.addcdiv_(self._scaled, scratch.add_(self._given[1]))
 
