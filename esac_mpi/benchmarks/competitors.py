@@ -30,14 +30,16 @@ class Idle:
         return self._observation, 0.0, False, False
 
 
-def chunks(update: Callable[[int], int], threads: int, seconds: float, device: str = "cpu") -> Callable[[], Timed]:
+def chunks(
+    update: Callable[[int], int], threads: int, seconds: float, device: str = "cpu", at_once: int = 100
+) -> Callable[[], Timed]:
     """Return a turn: `update(count)` repeated for so many seconds with so many torch threads; it returns the updates made.
 
-    On a GPU it is called for more of them at once, since its end is waited for.
+    at_once: of which so many on a GPU, since their end is waited for there.
     """
     import torch
 
-    at_once = 10 if device == "cpu" else 500
+    at_once = 10 if device == "cpu" else at_once
 
     def work() -> Timed:
         torch.set_num_threads(threads)
@@ -84,7 +86,7 @@ def ours(
     def update(count: int) -> int:
         return turns.run(learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))).gradient_updates
 
-    return chunks(update, threads, seconds, device)
+    return chunks(update, threads, seconds, device, at_once=500)
 
 
 def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:

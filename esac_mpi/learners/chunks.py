@@ -99,7 +99,7 @@ class Chunks:
 
         Yields how many were launched, a slice at a time, and ON_DEVICE while there is nothing to do before the device catches up.
         """
-        if self._mirror.follow():
+        if updates and self._mirror.follow():
             self._graphs.clear()
         while updates:
             half, count = self._halves[0], min(updates, CHUNK)
