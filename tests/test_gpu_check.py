@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from esac_mpi import processes
-from esac_mpi.benchmarks import gpu_bits, gpu_rates, gpu_runs, gpu_scaling, learner, measurement, program
+from esac_mpi.benchmarks import gpu_bits, gpu_rates, gpu_runs, gpu_scaling, learner, measurement, program, simulation
 from esac_mpi.benchmarks.gpu_bits import Finding
+from esac_mpi.clock.cluster import Cluster
 from esac_mpi.commands import gpu_check
 from esac_mpi.learners import chunks
 from esac_mpi.processes import alive
@@ -49,9 +50,16 @@ def test_bits_are_compared_over_several_chunks_in_both_halves_the_last_one_not_w
     monkeypatch.setattr(chunks, "CHUNK", 9)
     made, begun = gpu_bits.made("DDPG", "cpu", False, (8, 8)), []
     launch = made.chunks._gpu.launch
-    monkeypatch.setattr(made.chunks._gpu, "launch", lambda work: (begun.extend(getattr(work, "args", ())), launch(work)))
+    monkeypatch.setattr(made.chunks._gpu, "launch", lambda work: (begun.append(work), launch(work)))
     gpu_bits.many(made)
-    assert begun == [0, 9, 0, 9, 0, 9]  # where the counter stands at the start of a chunk
+    assert [work.args[0] for work in begun if work.args[0] in (0, 9)] == [
+        0,
+        9,
+        0,
+        9,
+        0,
+        9,
+    ]  # where the counter stands at the start of a chunk
     assert made.adam["critic"].steps == 5 * 9 + 7
 
 
@@ -148,6 +156,16 @@ def test_what_an_update_takes_of_the_host_is_told(monkeypatch):
     (finding,) = gpu_rates.updates("cpu", 0.01)
     assert "updates/s; of the host" in finding.found
     assert "of a core" in finding.found
+
+
+def test_where_the_learner_is_the_floor_is_said_of_each_n_and_ranks():
+    """64 members of 1 s on 64 ranks: a phase of 4 s every five generations is none, one of 6 s is."""
+    es = simulation.Costs(np.array([1.0]), d=1000)
+    for phase, said in ((4.0, "a 5th of its phase 0.8 s: no floor"), (6.0, "1.2 s: the floor")):
+        esac = simulation.Costs(np.array([1.0]), d=1000, phase_updates=100, seconds_per_update=phase / 100, host_per_update=0.0)
+        found = gpu_scaling.simulated(64, Cluster(64), {"es": es, "esac": esac})
+        assert found.what == "n=64 ranks=64, SIMULATION"
+        assert found.found.endswith(said)
 
 
 def test_the_cost_of_a_core_is_measured_in_another_process(monkeypatch):

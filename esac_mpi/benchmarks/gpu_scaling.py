@@ -13,11 +13,12 @@ from esac_mpi.benchmarks.gpu_bits import Finding
 from esac_mpi.benchmarks.gpu_runs import LONGEST, RANKS
 from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.benchmarks.program import ended, learner_phase, train
+from esac_mpi.benchmarks.simulation import Costs
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.config import ESAC
 from esac_mpi.record import RunFiles
 
-TASK, HIDDEN, BATCH, HORIZON, N, GENERATIONS = "HalfCheetah-v5", (256, 256), 256, 300, 50, 8  # short episodes: minutes are few
+TASK, HIDDEN, BATCH, HORIZON, N, GENERATIONS = "HalfCheetah-v5", (256, 256), 256, 200, 50, 8  # short episodes: minutes are few
 SIMULATED, POPULATIONS = (64, 256, 1024), (50, 500, 5000)
 HOST = """
 from esac_mpi.benchmarks import gpu_bits, gpu_rates
@@ -39,8 +40,7 @@ def scaling(device: str) -> Iterator[Finding]:
     costs["esac"] = replace(costs["esac"], durations=costs["es"].durations, noise=costs["es"].noise)
     for n in POPULATIONS:
         for ranks in SIMULATED:
-            found = whole.simulated(n, whole.cluster(options, ranks), costs, ESAC().gradient_interval)
-            yield from told(whole.describe_point(n, ranks, found, costs["esac"], ESAC().gradient_interval))
+            yield simulated(n, whole.cluster(options, ranks), costs)
     for ranks in dict.fromkeys((RANKS, max(RANKS // 4, 1), max(RANKS // 2, 1), max(RANKS // 8, 1))):
         for kind in (es, lagged):
             yield from told(whole.check_model({(kind, ranks): [run(kind, ranks, device)]}, costs, N, options))
@@ -52,6 +52,15 @@ def run(kind: whole.Kind, ranks: int, device: str) -> RunFiles:
     if kind.lag is not None:
         options += (*learner_phase(1000, 1.0), "--esac.learner_lag", kind.lag, "--learner.device", device)
     return train(ranks, kind.algorithm, TASK, N, GENERATIONS, *options, seconds=LONGEST)
+
+
+def simulated(n: int, cluster: Cluster, costs: dict[str, Costs]) -> Finding:
+    """Return generations of n members on a cluster, and whether the learner is what they wait for."""
+    g, learning = ESAC().gradient_interval, costs["esac"]
+    seconds = {name: float(values.mean()) for name, values in whole.simulated(n, cluster, costs, g).items()}
+    es, lagged, share = seconds["ES"], seconds[f"ESAC, lag {g}"], learning.phase / g
+    found = f"ES {es:.4g} s a generation, ESAC with lag {g} {lagged:.4g} s, a {g}th of its phase {share:.4g} s: "
+    return Finding(f"n={n} ranks={cluster.ranks}, SIMULATION", None, found + ("the floor" if share > es else "no floor"))
 
 
 def told(measurements: Iterator[Measurement]) -> Iterator[Finding]:
