@@ -216,6 +216,11 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
     assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 268,436,456 free beside this learner; driver ")
     assert line.found.endswith("; 4,321 updates/s, fp32")
 
+    monkeypatch.setattr(check, "updates_per_second", raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"))
+    (line,) = check.learner(config, env)
+    assert (line.fatal, line.remedy) == (True, "CUDA out of memory. Tried to allocate 1.00 GiB")
+    assert line.found.endswith("; its updates fail")
+
     def refused(*_, **__):
         raise NoDevice("too small")
 

@@ -36,7 +36,10 @@ def learner(config: Config, env: envs.Env | None) -> list[Line]:
     found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory, {free:,} free beside this learner"
     found += f"; driver {driver or 'not told'}"
     if getattr(made, "chunks", None):
-        found += f"; {updates_per_second(made, SECONDS):,.0f} updates/s, {config.learner.precision}"
+        try:
+            found += f"; {updates_per_second(made, SECONDS):,.0f} updates/s, {config.learner.precision}"
+        except RuntimeError as error:
+            return [Line("GPU", f"{found}; its updates fail", learners.load("gpu").sentence(error, 2), True)]
     return [Line("GPU", found)]
 
 

@@ -20,7 +20,8 @@ of the time is over; what one leaves is the next one's. Every figure is printed 
 all, the last parts are left out; at the end a line says what was left out or cut, and how to go on with it.
 Cost: nine minutes at most. Needs one NVIDIA GPU and `pip install esac_mpi[mpich,bench]`, a CUDA build of torch and, for
 torch.compile, a C compiler: a peer that fails is a line that says so. Exits with 1 if a check failed, 75 if something was left
-out or cut, 2 where torch sees no GPU. --device cpu shows that it works; its figures mean nothing.
+out or cut, 2 where torch sees no GPU. Of several GPUs it takes the first one of CUDA_VISIBLE_DEVICES. --device cpu shows that it
+works; its figures mean nothing.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     line.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="NAME", help="these alone")
     line.add_argument("--minutes", type=float, default=9.0, help="that all may take")
-    line.add_argument("--device", default="cuda", help="cuda, cuda:<number>, or cpu, to see that it works")
+    line.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to see that it works")
     line.add_argument("--here", choices=[MACHINE, *PARTS], help=argparse.SUPPRESS)  # a part's own process
     return line
 
