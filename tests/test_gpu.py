@@ -36,7 +36,8 @@ def cuda(monkeypatch):
     }  # fmt: skip
     for name, answer in answers.items():
         monkeypatch.setattr(torch.cuda, name, answer)
-    monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", lambda on, **_: setattr(asked, "deterministic", on))
+    monkeypatch.setattr(gpu.torch, "set_deterministic_debug_mode", lambda mode: setattr(asked, "deterministic", mode))
+    monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", raising("it loads torch's compiler, for seconds"))
     monkeypatch.setattr(gpu, "probe", lambda: None)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
@@ -58,7 +59,7 @@ def raising(message):
 @pytest.mark.parametrize(("named", "number"), [("auto", 0), ("cuda", 0), ("cuda:1", 1)])
 def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(cuda, monkeypatch, named, number):
     assert gpu.choose(settings(named)) == torch.device("cuda", number)
-    assert (cuda.device, cuda.deterministic) == (number, True)
+    assert (cuda.device, cuda.deterministic) == (number, "error")
     assert gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert gpu.named(torch.device("cuda", number)) == f"cuda:{number} (GPU)"
     assert not torch.backends.cuda.matmul.allow_tf32
@@ -137,7 +138,8 @@ def test_a_training_in_anothers_process_leaves_torch_as_it_was(monkeypatch):
                 patch.setattr(learners, "load", raising("torch would be loaded"))
                 patch.setattr(learners, "sys", SimpleNamespace(modules={gpu.__name__: gpu}))  # once it has been, meanwhile
             with learners.put_back():
-                gpu.restore(gpu.Settings(True, True, not before.fills, not before.tf32, None))
+                gpu.restore(gpu.Settings(2, not before.fills, not before.tf32, None))
+                assert torch.are_deterministic_algorithms_enabled()
                 gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
                 assert gpu.settings() != before
         assert gpu.settings() == before

@@ -90,7 +90,7 @@ def under(make: Callable[[], Callable[[], Timed]], deterministic: bool, tf32: bo
     def turn() -> Timed:
         if not made:
             made.append(make())
-        torch.use_deterministic_algorithms(deterministic)
+        torch.set_deterministic_debug_mode("error" if deterministic else "default")
         torch.backends.cuda.matmul.allow_tf32 = tf32
         return made[0]()
 

@@ -117,7 +117,7 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
         raise NoDevice(f"{seen}: {sentence(error)}; {remedy}") from error
     if number >= count:
         raise NoDevice(f"{seen}; {REMEDY}")
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which loads torch's compiler, for seconds
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     return torch.device("cuda", number)
@@ -133,8 +133,7 @@ def probe() -> None:
 class Settings(NamedTuple):
     """What `choose` changes of torch, which all in a process share, for a GPU."""
 
-    deterministic: bool
-    warns: bool  # in place of an error
+    deterministic: int  # torch's deterministic debug mode
     fills: bool
     tf32: bool | None  # None: the process has it by torch's newer names, which must not be mixed with this one
     device: int | None  # None: none has been taken
@@ -146,14 +145,14 @@ def settings() -> Settings:
         tf32 = torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:
         tf32 = None
-    deterministic, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     fills = getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009
-    return Settings(deterministic, warns, fills, tf32, torch.cuda.current_device() if torch.cuda.is_initialized() else None)
+    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+    return Settings(torch.get_deterministic_debug_mode(), fills, tf32, device)
 
 
 def restore(was: Settings) -> None:
     """Let them be what they were."""
-    torch.use_deterministic_algorithms(was.deterministic, warn_only=was.warns)
+    torch.set_deterministic_debug_mode(was.deterministic)
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", was.fills)  # noqa: B010
     if was.tf32 is not None:
         torch.backends.cuda.matmul.allow_tf32 = was.tf32
