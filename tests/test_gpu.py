@@ -210,15 +210,15 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
     monkeypatch.setattr(chunks, "CHUNK", 7)
     made, now = learner("td3"), iter(range(100))
     made.chunks = Chunks(made, FakeGpu())
-    assert check.updates_per_second(made, 3, lambda: next(now)) == 4 * 7  # one look at the clock after each four chunks
+    assert chunks.updates_per_second(made, 3, lambda: next(now)) == 4 * 7  # one look at the clock after each four chunks
     monkeypatch.setattr(learners, "make", lambda *_, **__: made)
-    monkeypatch.setattr(check, "updates_per_second", lambda *_: 4321.4)
+    monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 4321.4)
     config, env = updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}), make("CyclicMDP-v0")
     (line,) = check.learner(config, env)
     assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 268,436,456 free beside this learner; driver ")
     assert line.found.endswith("; 4,321 updates/s, fp32")
 
-    monkeypatch.setattr(check, "updates_per_second", raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"))
+    monkeypatch.setattr(chunks, "updates_per_second", raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"))
     (line,) = check.learner(config, env)
     assert (line.fatal, line.remedy) == (True, "CUDA out of memory. Tried to allocate 1.00 GiB")
     assert line.found.endswith("; its updates fail")

@@ -68,6 +68,12 @@ def test_a_check_of_whole_runs_has_phases_of_several_chunks():
     assert options["--esac.sac_min_steps"] > 5 * chunks.CHUNK
 
 
+def test_no_process_of_the_check_is_an_mpi_process_itself():
+    """It starts some; to be one of them, a singleton, is in their way under some MPIs."""
+    line = "import sys; from esac_mpi.commands import gpu_check; print({'mpi4py', 'torch', 'esac_mpi.comm'} & sys.modules.keys())"
+    assert program.ended([sys.executable, "-c", line], 60) == (0, "set()")
+
+
 def test_the_plan_takes_at_most_nine_minutes_and_gives_every_part_its_share():
     plan = gpu_check.planned(list(gpu_check.PARTS), 540 - gpu_check.FIRST)
     assert list(plan) == list(gpu_check.PARTS)

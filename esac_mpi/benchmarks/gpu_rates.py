@@ -13,7 +13,6 @@ from esac_mpi.benchmarks import gpu_bits, learner
 from esac_mpi.benchmarks.competitors import ACTION
 from esac_mpi.benchmarks.gpu_bits import Finding
 from esac_mpi.benchmarks.measurement import against, failed, turns
-from esac_mpi.check.gpu import updates_per_second
 from esac_mpi.turns import ON_DEVICE
 
 PEERS = ("ours", "stable-baselines3", "CleanRL-style")
@@ -25,6 +24,8 @@ PAUSE = 1e-3  # between two looks at the device, as beside an evaluation [s]
 
 def updates(device: str, seconds: float = 1.5) -> Iterator[Finding]:
     """Measure SAC updates/s of each size, and what an update costs the host."""
+    from esac_mpi.learners.chunks import updates_per_second
+
     for hidden, batch in learner.ON_GPU:
         made = gpu_bits.made("SAC", device, device != "cpu", hidden, batch_size=batch)
         rate = updates_per_second(made, seconds)

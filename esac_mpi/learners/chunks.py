@@ -8,6 +8,7 @@ on the device. The transitions themselves lie there (mirror.py).
 Never run on a device so far; tests/test_chunks.py holds the logic with one that is none.
 """
 
+import time
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol
@@ -20,8 +21,8 @@ from esac_mpi.learners.gpu import Gpu, Work
 from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.network import Adam, Operations
 from esac_mpi.learners.replay import Replay
-from esac_mpi.learners.training import Streams
-from esac_mpi.turns import ON_DEVICE
+from esac_mpi.learners.training import Streams, streams
+from esac_mpi.turns import ON_DEVICE, run
 
 CHUNK = 256  # updates that the device is given ahead, at most twice
 SLICE = (
@@ -180,3 +181,17 @@ class Chunks:
         do.note(batch.arrived)
         do.note(self._at.add_, 1)
         return do
+
+
+def updates_per_second(learner: Any, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return how many updates a new learner with chunks makes a second, from random transitions; it is spoilt by that."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (len(learner.update.rows), learner.replay.width))
+    learner.replay.add_rows(rows.astype(np.float32))
+    learner.update.start()
+    random, several, made = streams(0, 0), 4 * CHUNK, 0
+    run(learner.chunks.make(several, random))  # captures
+    start = now = clock()
+    while now < start + seconds:
+        run(learner.chunks.make(several, random))
+        made, now = made + several, clock()
+    return made / (now - start)
