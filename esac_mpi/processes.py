@@ -3,10 +3,12 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 PATIENCE = 5.0  # for what has been killed to be gone [s]
 
@@ -85,7 +87,7 @@ def follow(
     return code
 
 
-def end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """Kill a process and all that it has started, ranks of an MPI too, and take away the shared memory that these leave."""
     pids = [process.pid, *family(process.pid)]  # a launcher's ranks are in sessions of their own
     left = shared_files(pids)
@@ -94,5 +96,8 @@ def end(process: subprocess.Popen[str]) -> None:
             os.kill(pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):  # a driver that hangs does not let go of it
         process.wait(PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while any(map(alive, pids)) and time.monotonic() < until:
+        time.sleep(0.01)
     for path in left:
         path.unlink(missing_ok=True)

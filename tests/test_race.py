@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -18,6 +19,7 @@ from esac_mpi.benchmarks.race.field import Course, Entry, Task
 from esac_mpi.benchmarks.race.running import Look, Teller
 from esac_mpi.commands import bench
 from esac_mpi.noise import Purpose, integer
+from esac_mpi.processes import alive, family
 
 INF = math.inf
 
@@ -252,6 +254,19 @@ def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatc
     found = processes.carried_out(run_of(limit=0.1), tmp_path)
     assert (found.outcome, found.time) == ("late", INF)
     assert 0.5 < found.seconds < 60
+
+
+def test_ranks_in_sessions_of_their_own_end_with_a_launcher_that_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE", 0.1)
+    sleep = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    rank = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {sleep!r}], start_new_session=True); {sleep}"
+    launcher = subprocess.Popen([sys.executable, "-c", rank], stdout=subprocess.PIPE, start_new_session=True)
+    with launcher.stdout as told:
+        assert [told.readline() for _ in range(2)] == [b"1\n"] * 2
+        ranks = family(launcher.pid)
+        assert len(ranks) == 1
+        processes.end(launcher)
+    assert not any(map(alive, [launcher.pid, *ranks]))
 
 
 def test_peers_that_are_not_installed_are_left_out_and_said(tmp_path, monkeypatch, capsys):

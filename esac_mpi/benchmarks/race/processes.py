@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi import provenance
+from esac_mpi import processes, provenance
 from esac_mpi.benchmarks.measurement import say
 from esac_mpi.benchmarks.program import ROOT, launcher
 from esac_mpi.benchmarks.race import field, rows
@@ -75,9 +75,10 @@ def end(process: subprocess.Popen) -> None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
+    if process.poll() is None:
+        processes.end(process)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 @dataclass(frozen=True)
