@@ -13,12 +13,15 @@ from esac_mpi.envs import Env
 from esac_mpi.transitions import width
 
 
+GROWS_WITH = ("update_cost", "workers")  # fields with which the reserve grows, where a table has them
+
+
 class ReplayTooLarge(Exception):
     """A replay that cannot fit in the machine's memory; the message says how large it is, and what would fit."""
 
 
-def phase_steps(config: Config, horizon: int) -> int:
-    """Return the most transitions that a phase of the learner adds to its replay."""
+def reserve(config: Config, horizon: int) -> int:
+    """Return the transitions for which the replay has room beside its capacity."""
     return int(_learning(config).reserve(config, horizon))
 
 
@@ -37,7 +40,7 @@ def needed(config: Config, env: Env) -> int:
     """Return the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
     if not table(config):
         return 0
-    rows = capacity(config) + phase_steps(config, env.horizon)
+    rows = capacity(config) + reserve(config, env.horizon)
     return int(_row(env) * min(rows, most_added(config, env.horizon)))
 
 
@@ -46,9 +49,14 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     need = needed(config, env)
     if need <= memory:
         return
-    fits = memory // _row(env) - phase_steps(config, env.horizon)
+    meanwhile = reserve(config, env.horizon)
+    fits = memory // _row(env) - meanwhile
     unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
-    remedy = f"set it to {fits // unit * unit} or less, or lower the budget" if fits > 0 else "none fits: observe less"
+    remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
+    if fits <= 0:
+        lower = " or ".join([f"{table(config)}.{name}" for name in GROWS_WITH if hasattr(config.own, name)])
+        takes = f"what comes in while tasks or a phase are at work takes {ram.size(meanwhile * _row(env))} of it"
+        remedy = f"{takes}: lower {lower}, or the budget" if lower else f"{takes}: lower the budget, or observe less"
     raise ReplayTooLarge(
         f"{table(config)}.replay_capacity = {capacity(config)}: of {env.observation_size} observations the replay comes to take "
         f"{ram.size(need)}, and the machine of rank 0 has {ram.size(memory)}: {remedy}"

@@ -176,12 +176,11 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     learning = learning_here(config, world)
     if learning is None:
         return None
-    reserve = learning.reserve(config, env.horizon)  # a phase keeps what it overwrites, until its result enters
-    theta = learning.actor(initial)
+    theta, rows = learning.actor(initial), state.replay_rows(initial)
+    # a phase keeps what it overwrites, until its result enters; of a room that ranks share all is kept
+    reserve = learning.reserve(config, env.horizon) if rows is None else 0
     try:
-        return learners.make(
-            learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env), state.replay_rows(initial)
-        )
+        return learners.make(learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env), rows)
     except MemoryError as error:
         if not capacity.table(config):
             raise

@@ -7,7 +7,10 @@ import pytest
 from conftest import TASK, run
 
 from esac_mpi import capacity, check, ram
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.check.counter import Counter
 from esac_mpi.config import Config, updated
+from esac_mpi.params import make_layout
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -60,6 +63,40 @@ def test_what_a_run_never_writes_takes_no_memory():
     assert capacity.needed(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
     assert capacity.needed(settings("es", budget__generations=3), HUMANOID) == 0
     assert capacity.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [
+        (settings("aes_rl", budget__env_steps=10**9), 200_000 + 5 * (10**6 + 6 * 1000 + 1 + 1000)),  # 10,000 updates last 100 each
+        (settings("aes_rl", budget__env_steps=10**9, aes_rl__update_cost=0.0), 200_000 + 5 * (6 * 1000 + 1 + 1000)),
+        (settings("aes_rl", budget__env_steps=10**9, aes_rl__critic_cost=20.0), 200_000 + 5 * (2 * 10**6 + 6001 + 1000)),
+        (settings("cem_rl", budget__env_steps=10**9), 10**6),
+    ],
+)
+def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
+    env = SimpleNamespace(observation_size=1, action_size=1, horizon=1000)
+    assert capacity.needed(config, env) == rows * 4 * (2 + 1 + 2)
+    params = SimpleNamespace(
+        config=config, layout=make_layout(config, env), horizon=1000, operators=SimpleNamespace(critic_size=1)
+    )
+    assert len(ALGORITHMS[config.algorithm].init(params, Counter(1)).replay) == rows
+
+
+def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
+    config = settings("aes_rl", budget__nominal_steps=10**6)
+    assert capacity.needed(config, HUMANOID) == (10**6 + 10 * 1000) * ROW  # a generation more
+
+
+def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that_grows_with():
+    config = settings("aes_rl", budget__env_steps=10**9)
+    with pytest.raises(capacity.ReplayTooLarge) as refusal:
+        capacity.refuse_too_large(config, HUMANOID, 8 * 2**30)
+    assert str(refusal.value) == (
+        "aes_rl.replay_capacity = 200000: of 348 observations the replay comes to take 13.9 GiB, and the machine of rank 0 has "
+        "8.0 GiB: what comes in while tasks or a phase are at work takes 13.4 GiB of it: lower aes_rl.update_cost or "
+        "aes_rl.workers, or the budget"
+    )
 
 
 @pytest.mark.parametrize("learner", ["ddpg", "td3", "sac"])

@@ -27,7 +27,7 @@ import numpy as np
 
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init
+from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
@@ -42,7 +42,7 @@ DECLARES = Declaration(
         learner=lambda config: "cem",
         actor=lambda state: state.mean,
         ranks=at_root,
-        reserve=lambda config, horizon: 0,  # what tasks in progress still read is kept like the rest
+        reserve=reserve,
         added=added,
         own_env=everywhere,
         beside=never,

@@ -20,7 +20,7 @@ class Learning:
     learner: Callable[[Config], str]  # a file of learners/
     actor: Callable[[Any], np.ndarray]  # State -> its actor, which a learner begins with, float32 [d]
     ranks: Callable[[int], bool]  # rank -> whether it has one
-    reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions that a phase may add while the learner is held
+    reserve: Callable[[Config, int], int]  # horizon [steps] -> transitions beside the capacity that its replay has room for
     added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
     own_env: Callable[[Config, int], bool]  # rank -> whether what goes on beside others plays in an environment of its own there
     beside: Callable[[Config], bool]  # whether phases run beside the evaluation, so that their rank has no members
