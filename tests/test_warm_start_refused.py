@@ -6,6 +6,7 @@ import shutil
 import pytest
 from mpi4py import MPI
 from warm_starts import Sources, options, started
+from whole_runs import assert_same_run
 
 from esac_mpi import check
 from esac_mpi.check import directory
@@ -102,3 +103,18 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     assert (code, "WRONG: --from" in line[1]) == (2, True)
     assert checked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, capfd):
+    source, words = tmp_path / "source", [*options("aes_rl"), "--aes_rl.order", "arrival", "--seed", 1, "--budget.generations", 2]
+    shutil.copytree(sources("aes_rl"), source)
+    assert started(tmp_path / "run", *words, "--from", source) == 0
+    again = [*words, "--from", source, "--aes_rl.replay", tmp_path / "run"]
+    assert started(tmp_path / "same", *again) == 0
+    assert_same_run(tmp_path / "run", tmp_path / "same")
+    assert started(source, *options("aes_rl"), "--budget.generations", 6) == 0
+    capfd.readouterr()
+    said = f"esac_mpi: aes_rl.replay: {tmp_path / 'run'} began from {source} at generation 5, which is at generation 6 now: "
+    assert started(tmp_path / "other", *again) == 2
+    assert capfd.readouterr().err == f"{said}only from what it was can that run be made again\n"
+    assert not (tmp_path / "other").exists()

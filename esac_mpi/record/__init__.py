@@ -9,9 +9,9 @@ from esac_mpi.record.errors import Refused, Unreadable, Unsaved
 from esac_mpi.record.files import digest, publish, read
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
-from esac_mpi.record.sources import source
+from esac_mpi.record.sources import begun_otherwise, source
 
 __all__ = [
-    "POLICY", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "digest", "publish", "read",
-    "source",
+    "POLICY", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "begun_otherwise",
+    "digest", "publish", "read", "source",
 ]  # fmt: skip

@@ -31,6 +31,27 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
     return found.columns
 
 
+def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
+    """Return how a run of this configuration begins otherwise than the one whose order it follows; empty where it does not.
+
+    start: what it begins from, as its files will have it (RunFiles.start). What else is wrong with that run, `source` says.
+    """
+    if not config.own.follows:
+        return ""
+    try:
+        was = open_run(Path(config.own.follows)).start
+    except (OSError, Refused, Unreadable, ConfigError):
+        return ""
+    other = [name for name in ("generation", "theta_sha256", "state_sha256") if was and was.get(name) != start.get(name)]
+    if not other:
+        return ""
+    now = f"is at generation {start['generation']}" if other[0] == "generation" else "has other arrays"
+    return (
+        f"{table_of(config.algorithm)}.replay: {config.own.follows} began from {was['from']} at generation {was['generation']}, "
+        f"which {now} now: only from what it was can that run be made again"
+    )
+
+
 def problem(found: RunFiles, config: Config, name: str) -> str:
     """Return why a run cannot be made again under this configuration; empty if it can."""
     if found.config.algorithm != config.algorithm:

@@ -15,7 +15,7 @@ from esac_mpi.config import Config, ConfigError, table_of
 from esac_mpi.config.fields import shown
 from esac_mpi.counters import Counters
 from esac_mpi.directory import CHECKPOINT, PREVIOUS, is_run
-from esac_mpi.record import Checkpoint, Refused, Unreadable
+from esac_mpi.record import Checkpoint, Refused, Unreadable, begun_otherwise
 from esac_mpi.record.checkpoints import read_checkpoint
 from esac_mpi.record.policies import Policy
 from esac_mpi.record.task import changes
@@ -70,6 +70,8 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
     source = of_run(said, path, whole) if path.is_dir() else of_policy(said, path)
     for problem in problems(source, config, env, d):
         raise Refused(f"--from {said}: {problem}")
+    if other := begun_otherwise(config, source.about):
+        raise Refused(other)
     return source
 
 
