@@ -12,7 +12,6 @@ from esac_mpi.config.reads import tables, unread
 from esac_mpi.envs import Env
 from esac_mpi.transitions import width
 
-
 GROWS_WITH = ("update_cost", "workers")  # fields with which the reserve grows, where a table has them
 
 

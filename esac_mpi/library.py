@@ -62,8 +62,8 @@ def train(
 
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
     """Return the configuration that settings make of a file, another configuration or the defaults. Raises ConfigError."""
-    named = settings(given, WHO)
     if isinstance(config, Config):
-        return changed(config, named, WHO)
+        return changed(config, settings(given, WHO, config.task.kwargs), WHO)
     source = "" if config is None else os.fspath(config)
-    return joined(read_file(Path(source)) if source else {}, named, WHO, source, say, warn)
+    file = read_file(Path(source)) if source else {}
+    return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, say, warn)

@@ -68,7 +68,7 @@ def test_what_a_run_never_writes_takes_no_memory():
 @pytest.mark.parametrize(
     ("config", "rows"),
     [
-        (settings("aes_rl", budget__env_steps=10**9), 200_000 + 5 * (10**6 + 6 * 1000 + 1 + 1000)),  # 10,000 updates last 100 each
+        (settings("aes_rl", budget__env_steps=10**9), 200_000 + 5 * (10**6 + 6 * 1000 + 1 + 1000)),  # 10,000 updates of 100
         (settings("aes_rl", budget__env_steps=10**9, aes_rl__update_cost=0.0), 200_000 + 5 * (6 * 1000 + 1 + 1000)),
         (settings("aes_rl", budget__env_steps=10**9, aes_rl__critic_cost=20.0), 200_000 + 5 * (2 * 10**6 + 6001 + 1000)),
         (settings("cem_rl", budget__env_steps=10**9), 10**6),

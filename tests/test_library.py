@@ -17,6 +17,7 @@ from whole_runs import assert_same_run
 import esac_mpi
 from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage, job, log, loop, threads
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
+from esac_mpi.library import resolve
 from esac_mpi.rollout import ThetaNotFinite
 
 TINY = {
@@ -48,6 +49,19 @@ def test_settings_are_those_of_the_command_line(tmp_path):
     command = found.provenance["command"]
     assert command.startswith(f"esac_mpi.train {tmp_path / 'es.toml'} ")
     assert command.endswith(f"--policy.hidden 5 --run_dir {tmp_path / 'run'}")
+
+
+def test_single_keyword_arguments_of_the_task_join_those_of_a_file_or_a_config(tmp_path):
+    """As the command line has it: one by one they join, a table replaces."""
+    file, rest = tmp_path / "x.toml", {"frame_skip": 2, "inner": {"a": 1}}
+    file.write_text('[task]\nid = "Hopper-v5"\n[task.kwargs]\nframe_skip = 2\ninner = {a = 1}\n')
+    for base in (file, load([str(file)])[0]):
+        assert resolve(base, {"task.kwargs.b": np.int64(3)}).task.kwargs == {**rest, "b": 3}
+        assert resolve(base, {"task": {"kwargs.inner.b": 3}}).task.kwargs == {**rest, "inner": {"a": 1, "b": 3}}
+        assert resolve(base, {"task.kwargs": {"b": 3}, "task.kwargs.c": 4}).task.kwargs == {"b": 3, "c": 4}
+        assert resolve(base, {"task": {"kwargs": {}}}).task.kwargs == {}
+        assert resolve(base, {"seed": 1}).task.kwargs == rest
+    assert load([str(file)])[0].task.kwargs == rest
 
 
 def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path):

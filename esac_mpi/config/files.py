@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -21,16 +21,17 @@ from esac_mpi.directory import CONFIG, is_run
 UNSAVED = ("run_dir", "max_hours", "task.changed")
 
 
-def from_table(table: dict[str, Any], source: str) -> dict[str, Any]:
+def from_table(table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Check a parsed TOML table against the fields; return {dotted name: value}.
 
+    kwargs: the task's of what the table is set beside, which single ones join.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
     given: dict[str, Any] = {}
     for key, entry in table.items():
         table_of_fields = isinstance(entry, dict) and key not in NAMES
         given |= {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
-    given = current(gathered(given), source)
+    given = current(gathered(given, kwargs or {}), source)
     return {name: _coerce(known(name, source), value, source) for name, value in given.items()}
 
 

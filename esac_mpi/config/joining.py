@@ -46,9 +46,12 @@ def changed(config: Config, named: dict[str, Any], who: str) -> Config:
     return found
 
 
-def settings(given: Mapping[str, Any], who: str) -> dict[str, Any]:
-    """Return {dotted name: value} of dotted names or tables, with the values of Python and numpy. Raises ConfigError."""
-    return from_table(plain(given), who)
+def settings(given: Mapping[str, Any], who: str, kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return {dotted name: value} of dotted names or tables, with the values of Python and numpy. Raises ConfigError.
+
+    kwargs: see from_table.
+    """
+    return from_table(plain(given), who, kwargs)
 
 
 def plain(value: Any) -> Any:

@@ -10,11 +10,11 @@ FIELD = "task.kwargs"
 ONE = f"{FIELD}."  # begins the name of one of them
 
 
-def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {dotted name: value} in which those that are named one by one have joined their table."""
+def gathered(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {dotted name: value} in which those that are named one by one have joined their table, or else the given one."""
     found = {name: value for name, value in values.items() if not name.startswith(ONE)}
     for name, value in values.items():
-        if name.startswith(ONE) and isinstance(table := found.get(FIELD, {}), dict):
+        if name.startswith(ONE) and isinstance(table := found.get(FIELD, given), Mapping):
             found[FIELD] = _with(table, name[len(ONE) :], value)
     return found
 
