@@ -1,7 +1,5 @@
 """AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, run
@@ -10,8 +8,6 @@ from whole_runs import assert_same_run, killed_at, summary
 from esac_mpi.algorithms.aes_work import TIMES
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.timeline import idle_share
-from esac_mpi.config import AESRL, Config, updated
-from esac_mpi.config.former import current
 from esac_mpi.record import Run
 
 SMALL = [
@@ -123,9 +119,3 @@ def test_its_clock_on_the_rank_that_it_had_is_its_time(straight):
     (text,) = grid.texts(run, np.array([run.generation - 1]))
     for machine in (Machine(1), Machine(4), Machine(4, np.inf)):
         assert grid.at(grid.parsed(text), 60, machine) == pytest.approx(computed(run, machine)[-1], rel=1e-3)
-
-
-def test_a_run_from_before_the_critics_updates_had_a_cost_of_their_own_goes_on_as_it_was():
-    whole = {f"aes_rl.{f.name}": getattr(Config().aes_rl, f.name) for f in fields(AESRL) if f.name != "critic_cost"}
-    assert updated(Config(), current(whole, "config.toml")).aes_rl.of_critic == Config().aes_rl.update_cost
-    assert "aes_rl.critic_cost" not in current({"aes_rl.update_cost": 3.0}, "mine.toml")

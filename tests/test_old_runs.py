@@ -14,7 +14,8 @@ import pytest
 from commands import command
 from conftest import ROOT, run
 
-from esac_mpi import Policy
+from esac_mpi import Config, Policy
+from esac_mpi.config import AESRL, load, to_toml
 from esac_mpi.record import Run
 
 ARCHIVES = sorted((ROOT / "tests/old_runs").glob("*.tar.xz"))
@@ -48,6 +49,21 @@ def test_an_old_run_is_read(old, name):
     policy = Policy.load(old / name)
     assert np.isfinite(policy(np.ones(3, np.float32))).all()
     assert policy.episodic_return == best
+
+
+def test_the_critics_updates_have_no_cost_of_their_own_in_old_runs_alone(old, tmp_path):
+    """0.1.0 had no aes_rl.critic_cost: its runs, whole as they are, mean 1, and everything else the default."""
+    text = (old / "finished/config.toml").read_text()
+    assert "critic_cost" not in text
+    (tmp_path / "old.toml").write_text(text.replace('"esac"', '"aes_rl"', 1))
+    then = load([str(tmp_path / "old.toml")])[0].aes_rl
+    assert (then.update_cost, then.critic_cost, then.order) == (0.5, 1.0, "virtual")
+    assert (Run.open(old / "finished").config.aes_rl, default := AESRL().critic_cost) == (then, 1.8)
+    now = to_toml(Config(algorithm="aes_rl"))
+    (tmp_path / "now.toml").write_text("\n".join(line for line in now.splitlines() if not line.startswith("critic_cost")))
+    (tmp_path / "mine.toml").write_text('algorithm = "aes_rl"\n[aes_rl]\nupdate_cost = 3.0\ntau = 0.01\n')
+    for name in ("now", "mine"):
+        assert load([str(tmp_path / f"{name}.toml")])[0].aes_rl.critic_cost == default
 
 
 def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, capsys):

@@ -6,6 +6,7 @@ from typing import Any
 from esac_mpi.config.errors import ConfigError
 
 FORMER = ("esac.adopt_sac", "esac.offspring_transitions")
+AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
 
 
 def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -16,6 +17,6 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         found.setdefault("esac.adoption", "means" if switches["esac.adopt_sac"] else "off")
     if switches.get("esac.offspring_transitions"):
         raise ConfigError(f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place')
-    if "aes_rl.update_cost" in found and "aes_rl.tau" in found:  # a whole table, as runs have it: of 0.1.0, if this is not there
-        found.setdefault("aes_rl.critic_cost", 1.0)
+    if "aes_rl.order" not in found and sum(name.startswith("aes_rl.") for name in found) == AES_RL_0_1_0:
+        found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
     return found
