@@ -153,6 +153,13 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
 
 
+def test_what_no_machine_has_is_told_in_a_line():
+    huge = settings(algorithm="cem_rl", cem_rl__replay_capacity=10**13, budget__nominal_steps=0, budget__env_steps=10**13)
+    (line,) = memory.shared(huge, make("CyclicMDP-v0"), [seen()])
+    assert line.fatal
+    assert line.remedy.startswith("Unable to allocate ")
+
+
 def test_the_boards_of_transitions_that_travel_are_counted():
     env = make("CyclicMDP-v0", 40)
     o, a = env.observation_size, env.action_size

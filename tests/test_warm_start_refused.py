@@ -101,6 +101,9 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     assert line[1].endswith("NOTE: not taken: all else begins anew: sac is not esac")
     code, line = checked(*options("sac"), "--from", source)
     assert (code, "WRONG: --from" in line[1]) == (2, True)
+    short = ["--es.noise", "table", "--es.noise_table_size", 5]
+    code, line = checked(*options("es"), "--from", source, "--seed", 1, *short)
+    assert (code, line[1].endswith("WRONG: noise_table_size = 5: theta alone has 45 parameters")) == (2, True)
     assert checked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
 

@@ -9,7 +9,7 @@ import math
 import os
 
 from esac_mpi import set_up
-from esac_mpi.check import cost, directory, exchange, gpu, machine, memory, rank, report, run, task
+from esac_mpi.check import cost, counter, directory, exchange, gpu, machine, memory, rank, report, run, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 
@@ -33,7 +33,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
         lines += [*run.foreseen(config, fresh, env, ranks, world), exchanged] if not place[0].fatal else [exchanged]
     if not world.from_root(any(line.fatal for line in lines)):
-        lines += cost.look(config, env, ranks, world, memory.Counter(1), seconds_left)
+        lines += cost.look(config, env, ranks, world, counter.Counter(1), seconds_left)
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"

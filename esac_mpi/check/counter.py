@@ -4,7 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi import envs, set_up
 from esac_mpi.comm import boards
+from esac_mpi.config import Config
+from esac_mpi.params import Params, make_layout
 
 
 class Counter:
@@ -34,3 +37,14 @@ class Counter:
     def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
         """Do no work."""
         return np.zeros(columns)
+
+
+def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
+    """Return parameters and state as before the first generation, and what has counted the memory that they share.
+
+    Raises epsilon.TableTooSmall, MemoryError.
+    """
+    layout, counter = make_layout(config, env), Counter(ranks)
+    noise, operators = set_up.make_epsilon(config, layout, counter), set_up.make_operators(config, layout)
+    params = Params(config, layout, env.horizon, noise, operators)
+    return params, set_up.make_state(params, counter), counter

@@ -1,21 +1,18 @@
 """The lines about memory: what the ranks of a node share, and what the replay comes to take."""
 
-from esac_mpi import capacity, envs, epsilon, ram, set_up
+from esac_mpi import capacity, envs, epsilon, ram
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.check.counter import Counter
+from esac_mpi.check.counter import begun
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.config import Config
-from esac_mpi.params import Params, make_layout
 from esac_mpi.ram import size
 from esac_mpi.state import shares_replay
 
 
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
-    layout, counter = make_layout(config, env), Counter(ranks)
-    noise = set_up.make_epsilon(config, layout, counter)
-    set_up.make_state(Params(config, layout, env.horizon, noise, set_up.make_operators(config, layout)), counter)
+    *_, counter = begun(config, env, ranks)
     return counter.bytes + 2**20
 
 
@@ -30,6 +27,8 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
         need = needed(config, env, len(ranks))
     except epsilon.TableTooSmall as error:
         return [Line("memory", "the noise table is too short", str(error), True)]
+    except MemoryError as error:
+        return [Line("memory", "more than this machine has", str(error), True)]
     if not sharing:
         return [Line("memory", f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it")]
     if least is None:

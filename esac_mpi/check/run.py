@@ -1,14 +1,16 @@
 """The line about what a start would do with what is in the run directory: a new run, one that goes on, or a refusal."""
 
-from esac_mpi import capacity, envs, learners, provenance, set_up, state
-from esac_mpi.check.counter import Counter
+from esac_mpi import capacity, envs, epsilon, learners, provenance, set_up, state
+from esac_mpi.check.counter import begun
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.counters import Counters
 from esac_mpi.job import spent
-from esac_mpi.params import Params, make_layout
+from esac_mpi.params import make_layout
+
+NO_START = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge, epsilon.TableTooSmall, MemoryError)
 
 
 def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
@@ -41,16 +43,13 @@ def begun_from(config: Config, env: envs.Env | None, now: dict[str, str], world:
     from esac_mpi import warm_start
 
     codes = set_up.exit_codes(world)
-    layout, memory = make_layout(config, env), Counter(world.size)
     try:
-        source = warm_start.find(config.start_from, config, env, layout.d, set_up.run_directory(config))
-        noise, operators = set_up.make_epsilon(config, layout, memory), set_up.make_operators(config, layout)
-        params = Params(config, layout, env.horizon, noise, operators)
-        state = set_up.make_state(params, memory)
+        source = warm_start.find(config.start_from, config, env, make_layout(config, env).d, set_up.run_directory(config))
+        params, state, _ = begun(config, env, world.size)
         found = warm_start.plan(source, config, state, set_up.make_learner(params, env, state, world), now)
     except tuple(codes) as error:
         return [Line("start", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
-    except (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge) as error:
+    except NO_START as error:
         return [Line("start", f"from {source.words}", str(error), True)]
     return [Line("start", f"from {source.words}, takes {', '.join(found.taken)}", "; not taken: ".join(["", *found.left])[2:])]
 
