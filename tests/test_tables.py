@@ -1,5 +1,7 @@
 """Groups of runs, and tools/table.py beside the published numbers."""
 
+import json
+
 import numpy as np
 from commands import command
 from figure_runs import make, opened
@@ -29,6 +31,28 @@ def test_groups_are_named_by_what_differs(tmp_path):
         "ES": ["e"],
     }
     assert list(found["B-v0"]) == ["ES"]
+
+
+def test_runs_are_of_a_group_that_began_from_the_same(tmp_path):
+    """Not by the name of the source: it goes on, is begun anew, and has several names."""
+    begun = [  # as it was said, where that is, generation, hash
+        ("runs/x", "/w/runs/x", 5, "aaaaaaaa"), ("x", "/w/runs/x", 5, "aaaaaaaa"), ("runs/x", "/w/runs/x", 9, "bbbbbbbb"),
+        ("runs/x", "/w/runs/x", 5, "cccccccc"), ("runs/y", "/w/runs/y", 5, "dddddddd"),
+        ("runs/y/policy.h5", "/w/runs/y/policy.h5", 4, "eeeeeeee"),
+    ]  # fmt: skip
+    runs = opened(*(make(tmp_path / f"{i}", seed=i, start_from=said) for i, (said, *_) in enumerate(begun)), make(tmp_path / "6"))
+    for run, (said, path, generation, sha) in zip(runs, begun, strict=False):
+        start = {"from": said, "path": path, "generation": generation, "theta_sha256": sha}
+        start["kind"] = "policy" if path.endswith(".h5") else "run"
+        run.columns.attributes["start"] = json.dumps(start)
+    assert {name: [run.path.name for run in group] for name, group in groups.grouped(runs)["A-v0"].items()} == {
+        "ES": ["6"],
+        "ES start_from=x:5:aaaaaa": ["0", "1"],
+        "ES start_from=x:9:bbbbbb": ["2"],
+        "ES start_from=x:5:cccccc": ["3"],
+        "ES start_from=y:5:dddddd": ["4"],
+        "ES start_from=y/policy.h5:4:eeeeee": ["5"],
+    }
 
 
 def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):

@@ -5,6 +5,7 @@ two readings of ESAC, or two values of a swept field, are never averaged as if t
 """
 
 from collections.abc import Collection
+from pathlib import PurePath
 from typing import Any
 
 from esac_mpi.analysis.messages import Unusable
@@ -16,13 +17,22 @@ from esac_mpi.record import RunFiles
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
 DEFAULTS = dict(flatten(Config()))
-READING = "esac.reading"
+READING, START = "esac.reading", "start_from"
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
     """Return the fields that its algorithm reads and that decide what a run learns, without task, algorithm and seed."""
     read = [(name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)]
-    return {name: value for name, value in read if not {name, name.split(".")[0]} & APART}
+    return {name: value for name, value in read if not {name, name.split(".")[0]} & APART} | {START: begun_from(run)}
+
+
+def begun_from(run: RunFiles) -> str:
+    """Return what a run began from, by its files, empty for random weights: a source's path may come to hold another."""
+    if not (start := run.start):
+        return run.config.start_from
+    path = PurePath(start["path"])
+    name = path.name if start.get("kind") != "policy" else f"{path.parent.name}/{path.name}"
+    return f"{name}:{start['generation']}:{start.get('state_sha256', start['theta_sha256'])[:6]}"
 
 
 def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
@@ -37,6 +47,7 @@ def label(run: RunFiles, names: list[str]) -> str:
     mine = settings(run)
     implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
     told = [name for name in names if name not in implied or name == READING or mine[name] != implied[name]]
+    told = [name for name in told if name != START or mine[name]]
     values = [f"{name.split('.')[-1]}={shown(mine[name])}" for name in told]
     return " ".join([run.config.algorithm.upper(), *values])
 
