@@ -12,7 +12,10 @@ from esac_mpi import check
 from esac_mpi.check import directory
 from esac_mpi.comm import World
 from esac_mpi.config import load
+from esac_mpi.envs import make
+from esac_mpi.params import make_layout
 from esac_mpi.record import Run
+from esac_mpi.warm_start import find
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +124,20 @@ def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, cap
     assert started(tmp_path / "other", *again) == 2
     assert capfd.readouterr().err == f"{said}only from what it was can that run be made again\n"
     assert not (tmp_path / "other").exists()
+
+
+def test_sentences_about_another_task_have_its_keyword_arguments(sources, tmp_path, capfd):
+    source, steep = tmp_path / "source", ["--task.id", "own_envs:Steep-v0", "--budget.generations", 1]
+    assert started(source, *options("td3"), *steep, "--task.kwargs.slope", 0.5) == 0
+    capfd.readouterr()
+    here = 'own_envs:Steep-v0 with {"slope": 0.5}'
+    for told in (source, source / "policy.h5"):
+        assert started(tmp_path / "run", *options("td3"), "--seed", 1, "--budget.generations", 1, "--from", told) == 2
+        assert f"its policies, for {here}, are of 3 observations and 2 actions, this run's of" in capfd.readouterr().err
+    more = [*options("td3"), *steep, "--seed", 1, "--from", source]
+    assert started(tmp_path / "run", *more, "--task.kwargs.slope", 0.25) == 0
+    start = Run.open(tmp_path / "run").start
+    assert start["not_taken"] == ['the replay: task.kwargs was {"slope": 0.5}']
+    assert (start["task"], start["task_kwargs"]) == ("own_envs:Steep-v0", {"slope": 0.5})
+    env, config = make("own_envs:Steep-v0"), load([str(word) for word in more])[0]
+    assert find(str(source), config, env, make_layout(config, env).d, tmp_path).words.endswith(f"generation 1, {here})")

@@ -51,7 +51,12 @@ class Source:
     def words(self) -> str:
         """What it is, in words."""
         what = f"{self.about['policy']} of generation" if self.config is None else f"{self.about['algorithm']}, generation"
-        return f"{self.said} ({what} {self.about['generation']}, {self.about['task']})"
+        return f"{self.said} ({what} {self.about['generation']}, {self.task})"
+
+    @property
+    def task(self) -> str:
+        """Its task, in words."""
+        return in_words(self.about["task"], self.about["task_kwargs"])
 
 
 def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, whole: bool = True) -> Source:
@@ -90,7 +95,8 @@ def of_run(said: str, path: Path, whole: bool) -> Source:
         standardised(config), sums if sums is not None and sums.any() else None,
         {
             "from": said, "path": str(path.resolve()), "kind": "run", "algorithm": config.algorithm, "task": config.task.id,
-            "seed": config.seed, "generation": int(saved.generation), "theta_sha256": attributes["theta_sha256"],
+            "task_kwargs": config.task.kwargs, "seed": config.seed, "generation": int(saved.generation),
+            "theta_sha256": attributes["theta_sha256"],
             "state_sha256": attributes["state_sha256"], "counters": counts,
         },
         config, saved, [config.seed, *before.get("seeds", [])],
@@ -111,7 +117,7 @@ def of_policy(said: str, path: Path) -> Source:
         found.output, (o, a), found.discrete, sums is not None, sums,
         {
             "from": said, "path": str(path.resolve()), "kind": "policy", "policy": found.kind, "task": found.task,
-            "generation": found.generation, "theta_sha256": sha256,
+            "task_kwargs": found.task_kwargs, "generation": found.generation, "theta_sha256": sha256,
         },
     )  # fmt: skip
 
@@ -162,14 +168,19 @@ def problems(source: Source, config: Config, env: envs.Env, d: int) -> Any:
     if (source.sizes or here) != here or source.theta.size != d:
         sizes = [f"{o} observations and {a} actions" for o, a in (source.sizes or here, here)]
         was, now = sizes if source.sizes else (f"{n:,} parameters" for n in (source.theta.size, d))
-        yield f"its policies, for {source.about['task']}, are of {was}, this run's of {now}"
+        yield f"its policies, for {source.task}, are of {was}, this run's of {now}"
     if source.discrete is not None and source.discrete != envs.is_discrete(env):
         kinds = ("continuous actions", "discrete ones")
         was, now = kinds if not source.discrete else kinds[::-1]
-        yield f"it is of {was}, {env.id} of {now}"
+        yield f"{source.task} is of {was}, {in_words(env.id, config.task.kwargs)} of {now}"
     if source.standardises != standardised(config):
         seen, remedy = ("standardised", "true") if source.standardises else ("plain", "false")
         yield f"its policies see {seen} observations{needs(config, remedy)}"
+
+
+def in_words(task: str, kwargs: Mapping[str, Any]) -> str:
+    """Return a task in words."""
+    return f"{task} with {shown(kwargs)}" if kwargs else task
 
 
 def needs(config: Config, value: str) -> str:
@@ -184,7 +195,7 @@ def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:
     assert source.config is not None
     assert source.checkpoint is not None
     pairs = [(f.name, getattr(source.config.task, f.name), getattr(config.task, f.name)) for f in fields(config.task)]
-    changed = [f"task.{name} was {was}" for name, was, here in pairs if was != here and name not in APART]
+    changed = [f"task.{name} was {shown(was)}" for name, was, here in pairs if was != here and name not in APART]
     return ", ".join(changed or changes(source.checkpoint.attributes, now))
 
 
