@@ -59,10 +59,10 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
     refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
     learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
-    learner = together(world, lambda: make_learner(params, env, initial, world), learner_errors)
-    job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), learner)
+    job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), None)
+    job.learner = together(world, lambda: make_learner(params, env, initial, world), learner_errors)
 
-    device = "none" if learner is None else learner.device_name
+    device = "none" if job.learner is None else job.learner.device_name
     threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(env, world, device, threads, command)
     origin["blocks"] = len(list(blocks(layout.d)))

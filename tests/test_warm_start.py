@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import weakref
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from conftest import run
 from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
-from esac_mpi import evolution, log
+from esac_mpi import evolution, log, set_up
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.policy import Normaliser
 from esac_mpi.record import Run, Unreadable, publish, read
@@ -186,6 +187,30 @@ def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path,
     assert len(calls) == 2
     assert start["not_taken"] == []
     np.testing.assert_array_equal(after["learner/critic_values"], saved(sources("td3"))[0]["learner/critic_values"])
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_device_has_to_have_room_for_one_learner_only(sources, tmp_path, monkeypatch, spoilt):
+    """The first tells what fits, and is no more when the next is made, which begins as the policy."""
+    source, made, honest, taken = sources("td3"), [], set_up.make_learner, taking.take_replay
+
+    def make(*given):
+        assert all(learner() is None for learner in made)
+        learner = honest(*given)
+        made.append(weakref.ref(learner))
+        return learner
+
+    def take(*given):
+        if spoilt and len(made) == 2:
+            raise Unreadable("deleted meanwhile")
+        return taken(*given)
+
+    monkeypatch.setattr(set_up, "make_learner", make)
+    monkeypatch.setattr(taking, "take_replay", take)
+    after, start = first(tmp_path / "run", *options("td3"), "--from", source, "--seed", 1)
+    np.testing.assert_array_equal(after["learner/actor_values"], saved(source)[0]["learner/actor_values"])
+    assert start["not_taken"] == []
+    assert len(made) == (4 if spoilt else 2)
 
 
 def test_a_run_goes_on_without_its_source_and_with_no_other(sources, tmp_path, capfd, monkeypatch):

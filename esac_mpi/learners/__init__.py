@@ -82,6 +82,13 @@ def put_back() -> Iterator[None]:
         os.environ.pop(name, "") if workspace is None else os.environ.update({name: workspace})
 
 
+def clear() -> None:
+    """Give back what learners that are no more have of memory, a device's too."""
+    gc.collect()
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+        sys.modules["torch"].cuda.empty_cache()
+
+
 def make(name: str, *start: Any, **more: Any) -> Any:
     """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled, NoDevice."""
     kind = getattr(load(name), LEARNERS[name])

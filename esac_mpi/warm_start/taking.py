@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import memories
+from esac_mpi import learners, memories
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.job import Job
 from esac_mpi.memories import Memory
@@ -34,15 +34,20 @@ def begin_from(job: Job, source: Source, now: Mapping[str, Any], remade: Remade)
     now: what the run records of itself. remade: returns the learner as it goes with a state.
     """
     assert job.run is not None
+    found = plan(source, job.config, job.state, job.learner, now)
     for left in reversed(range(TRIES)):
-        found = plan(source, job.config, job.state, job.learner, now)
+        job.learner = None  # which told what fits: a device may have room for one
+        learners.clear()
         try:
             job.learner = take(found, job.state, remade)
             break
         except Unreadable:
             if not left:
                 raise
-            source = find(source.said, job.config, job.env, job.params.layout.d, job.run.path)
+        source = find(source.said, job.config, job.env, job.params.layout.d, job.run.path)
+        learners.clear()
+        job.learner = remade(job.state)
+        found = plan(source, job.config, job.state, job.learner, now)
     if found.learner:
         ALGORITHMS[job.config.algorithm].DECLARES.learning.actor(job.state)[...] = job.learner.theta
     job.run.begins_from(found.text())
