@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config
-from esac_mpi.envs import Env
+from esac_mpi.envs import Env, make
 from esac_mpi.epsilon import Epsilon
 from esac_mpi.policy import Layout, Normaliser, Policy
 
@@ -25,6 +25,11 @@ class Params:
     epsilon: Epsilon  # how the noise of a slot is made
     operators: Any = None  # contracts.GeneticOperators or Individuals, where an algorithm declares that every rank has such
     own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
+
+
+def make_env(config: Config) -> Env:
+    """Make a configuration's task. Raises TaskError."""
+    return make(config.task.id, config.task.horizon, config.task.kwargs)
 
 
 def make_layout(config: Config, env: Env) -> Layout:

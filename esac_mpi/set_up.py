@@ -36,7 +36,7 @@ from esac_mpi.job import (
     together,
 )
 from esac_mpi.noise import blocks
-from esac_mpi.params import Params, make_layout, make_policy
+from esac_mpi.params import Params, make_env, make_layout, make_policy
 from esac_mpi.policy import Layout
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def check_directory_is_shared(job: Job) -> None:
 
 def make_task(config: Config) -> envs.Env:
     """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
-    env = envs.make(config.task.id, config.task.horizon, config.task.kwargs)
+    env = make_env(config)
     envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
     return env
 
@@ -191,8 +191,8 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
 
 def own_env(config: Config, world: World) -> envs.Env | None:
     """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
-    learning, task = ALGORITHMS[config.algorithm].DECLARES.learning, config.task
-    return envs.make(task.id, task.horizon, task.kwargs) if learning and learning.own_env(config, world.rank) else None
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return make_env(config) if learning and learning.own_env(config, world.rank) else None
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import esac_mpi
-from esac_mpi import envs, processes
-from esac_mpi.params import make_layout
+from esac_mpi import processes
+from esac_mpi.params import make_env, make_layout
 from esac_mpi.record import Run, RunFiles
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
@@ -84,7 +84,7 @@ def learner_phase(steps: int, rate: float) -> tuple[object, ...]:
 
 def dimension(run: RunFiles) -> int:
     """Return the number of parameters of a run's policy."""
-    return make_layout(run.config, envs.make(run.config.task.id)).d
+    return make_layout(run.config, make_env(run.config)).d
 
 
 def parts(run: RunFiles) -> dict[str, np.ndarray]:

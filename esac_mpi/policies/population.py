@@ -10,7 +10,7 @@ from esac_mpi.algorithms import erl, erl_state
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ERL, updated
-from esac_mpi.params import Params, make_layout
+from esac_mpi.params import Params, make_env, make_layout
 from esac_mpi.policies.ranks import Alone
 from esac_mpi.record import Checkpoint, Refused, RunFiles
 
@@ -54,7 +54,7 @@ def restored(path: Path) -> Population:
 def reloaded(run: RunFiles, checkpoint: Checkpoint) -> Population:
     """Put a checkpoint back, as a restart does, in this process. Raises envs.TaskError, ImportError, Unreadable."""
     config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Alone()
-    env = envs.make(config.task.id, config.task.horizon, config.task.kwargs)
+    env = make_env(config)
     layout = make_layout(config, env)
     operators = learners.load("operators").GeneticOperators(config, layout)
     params = Params(config, layout, env.horizon, epsilon.make(None, config.seed, layout, world), operators)
