@@ -6,6 +6,7 @@ from commands import command
 from test_clock_tasks import run_of
 
 from esac_mpi.analysis import waiting
+from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 from esac_mpi.analysis.task_times import segments
 from esac_mpi.benchmarks import aes
 
@@ -26,6 +27,16 @@ def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):
     assert "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in printed
     assert told.main([str(tmp_path / "one"), "--steps", "25"]) == 2
     assert "a run has 24 nominal steps, not 25" in capsys.readouterr().err
+
+
+def test_costs_are_of_whoever_the_clock_takes_for_an_individual_and_for_the_critic(tmp_path):
+    """Worker 2 of two is the critic, whatever it has; where all was told before a stop nothing is known."""
+    run = run_of(tmp_path / "run")
+    assert np.isnan(waiting.costs(run)).all()  # no turn of the critic
+    run.columns["timing/task_worker"][:, 3] = 2
+    assert waiting.costs(run) == pytest.approx((1.0, 5 / 2 / 1.0))  # 1 s a step and 1 s an update; the critic's two took 5 s
+    assert [int(part.sum()) for part in individuals_and_turns(run)] == [6, 2]
+    assert np.isnan(waiting.costs(run_of(tmp_path / "stopped", generations=1, without=4))).all()
 
 
 def test_bars_of_tasks_lie_where_they_were(tmp_path):

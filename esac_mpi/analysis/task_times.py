@@ -4,12 +4,13 @@ A task is recorded in the row of the generation in which its result was told. Wh
 busy time of its ranks, some of which was of tasks that were told later.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock.recorded import generation_seconds, seconds
+from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 from esac_mpi.record import RunFiles
 
 
@@ -30,14 +31,15 @@ class Told(NamedTuple):
 
 def told(run: RunFiles, generation: int) -> Told:
     """Return the tasks that were told in one row of the history."""
-    names, options = Told._fields[:-1], cast(Any, run.config.own)
+    names = Told._fields[:-1]
     rows = [run.columns[f"timing/task_{name}"][generation] for name in names]
     found = dict(zip(names, (row[np.isfinite(rows[0])] for row in rows), strict=True))
+    critic = individuals_and_turns(run)[1][generation, np.isfinite(rows[0])]
     wall = run.columns["timing/wall_seconds"]
     begun = (wall[generation - 1] if generation else 0.0) + seconds(run, "record")[generation]
     for name in ("start", "end", "told"):
         found[name] = found[name] + begun
-    return Told(**found, critic=found["worker"] == options.workers)
+    return Told(**found, critic=critic)
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:

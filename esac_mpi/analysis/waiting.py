@@ -11,6 +11,7 @@ import numpy as np
 
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 from esac_mpi.analysis.curves import position
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
@@ -81,12 +82,8 @@ def costs(run: RunFiles) -> tuple[float, float]:
     """Return what updates cost by the times of a run's tasks: update_cost and critic_cost as they would be true; nan without."""
     if "timing/task_busy" not in run.columns:
         return np.nan, np.nan
-    worker, spent, updating, steps, updates = (
-        run.columns[f"timing/task_{name}"] for name in ("worker", "busy", "updating", "steps", "updates")
-    )
-    critic = worker == np.nanmax(worker)
-    critic &= np.isfinite(worker) & (steps == 0)
-    individual = np.isfinite(worker) & ~critic
+    spent, updating, steps, updates = (run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "steps", "updates"))
+    individual, critic = individuals_and_turns(run)
     if not critic.any() or not updates[individual].any():
         return np.nan, np.nan
     step = (spent - updating)[individual].sum() / steps[individual].sum()

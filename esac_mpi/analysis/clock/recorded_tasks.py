@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -52,6 +52,12 @@ def has_tasks(run: RunFiles) -> bool:
     return "metrics/virtual_end" in run.columns
 
 
+def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the tasks with times are individuals' and which turns of the critic, bool [generations, tasks]."""
+    worker, options = run.columns["timing/task_worker"], cast(Any, run.config.own)
+    return worker < options.workers, worker == options.workers  # nan is neither
+
+
 def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) -> Recorded:
     """Return the tasks of a run on cores like those that it had, its critic as fast as told. Raises Unusable.
 
@@ -60,9 +66,9 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
     if "timing/task_busy" not in run.columns:
         raise Unusable(f"{run.path}: made before the time of every task was recorded: it has no clock on other ranks")
     options: Any = run.config.own
-    worker, spent, updating, updates = (run.columns[f"timing/task_{n}"] for n in ("worker", "busy", "updating", "updates"))
+    spent, updating, updates = (run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates"))
     spent, updating = spent * share[:, None], updating * share[:, None]
-    individual, turn = worker < options.workers, worker == options.workers  # nan is neither
+    individual, turn = individuals_and_turns(run)
     trained = individual & (updates > 0)
     usual = [float(np.mean(x)) if x.size else 0.0 for x in ((spent - updating)[individual], updating[trained], updates[trained])]
     lengths, ends = run.columns["metrics/length"], run.columns["metrics/virtual_end"]
