@@ -6,7 +6,7 @@ import numpy as np
 from commands import command
 from figure_runs import make, opened
 
-from esac_mpi.analysis import groups, tables
+from esac_mpi.analysis import groups, sensitivity, tables
 from esac_mpi.analysis.published import book, published
 
 table = command("table")
@@ -53,6 +53,18 @@ def test_runs_are_of_a_group_that_began_from_the_same(tmp_path):
         "ES start_from=y:5:dddddd": ["4"],
         "ES start_from=y/policy.h5:4:eeeeee": ["5"],
     }
+
+
+def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, capsys):
+    kwargs = [{}, {"skip": 2}, {"skip": 4}, {"skip": 4, "range": [0.8, 1]}, {"skip": 4, "inner": {"a": 1}}, {"skip": 4, "a": 1}]
+    runs = opened(*(make(tmp_path / f"{i}", **{"task.kwargs": given}) for i, given in enumerate(kwargs)))
+    assert list(groups.grouped(runs)["A-v0"]) == [
+        "ES", "ES skip=2", "ES skip=4", "ES skip=4 range=0.8x1", "ES skip=4 inner.a=1", "ES skip=4 a=1",
+    ]  # fmt: skip
+    swept = sensitivity.of_runs(runs[1:3], "task.kwargs.skip")
+    assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
+    assert command("sensitivity").main([*(str(run.path) for run in runs[1:3]), "--field", "task.kwargs"]) == 2
+    assert "no setting of es that results depend on; did you mean task.kwargs.skip?" in capsys.readouterr().err
 
 
 def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):

@@ -17,13 +17,30 @@ from esac_mpi.record import RunFiles
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
 DEFAULTS = dict(flatten(Config()))
-READING, START = "esac.reading", "start_from"
+READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
-    """Return the fields that its algorithm reads and that decide what a run learns, without task, algorithm and seed."""
+    """Return the fields that its algorithm reads and that decide what a run learns, without task, algorithm and seed.
+
+    Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
+    """
     read = [(name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)]
-    return {name: value for name, value in read if not {name, name.split(".")[0]} & APART} | {START: begun_from(run)}
+    found = {name: value for name, value in read if not {name, name.split(".")[0]} & APART}
+    kwargs = single(KWARGS, found.pop(KWARGS))
+    return {**found, START: begun_from(run), **kwargs}
+
+
+def single(name: str, value: Any) -> dict[str, Any]:
+    """Return {dotted name: value} of a table and the tables in it, with tuples for lists."""
+    if not isinstance(value, dict) or not (value or name == KWARGS):
+        return {name: frozen(value)}
+    return {n: v for key, entry in value.items() for n, v in single(f"{name}.{key}", entry).items()}
+
+
+def frozen(value: Any) -> Any:
+    """Return a value as one that can be told apart in sets."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
 
 
 def begun_from(run: RunFiles) -> str:
@@ -38,7 +55,8 @@ def begun_from(run: RunFiles) -> str:
 def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     """Return the names of the settings in which runs differ, the reading first."""
     found = [settings(run) for run in runs]
-    names = [name for name in found[0] if name not in without and any(other.get(name) != found[0][name] for other in found)]
+    whole = dict.fromkeys(name for one in found for name in one if name not in without)
+    names = [name for name in whole if any(other.get(name) != found[0].get(name) for other in found)]
     return sorted(names, key=lambda name: name != READING)
 
 
@@ -46,10 +64,15 @@ def label(run: RunFiles, names: list[str]) -> str:
     """Return what a run's group is called: algorithm and varying settings, but for those that its reading implies."""
     mine = settings(run)
     implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
-    told = [name for name in names if name not in implied or name == READING or mine[name] != implied[name]]
-    told = [name for name in told if name != START or mine[name]]
-    values = [f"{name.split('.')[-1]}={shown(mine[name])}" for name in told]
+    there = [name for name in names if mine.get(name, "") != ""]  # nothing is told of what a run lacks
+    told = [name for name in there if name not in implied or name == READING or mine[name] != implied[name]]
+    values = [f"{called(name)}={shown(mine[name])}" for name in told]
     return " ".join([run.config.algorithm.upper(), *values])
+
+
+def called(name: str) -> str:
+    """Return a setting's name as a label has it."""
+    return name.removeprefix(f"{KWARGS}.") if name.startswith(KWARGS) else name.split(".")[-1]
 
 
 def shown(value: Any) -> str:
