@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
 
     Yields whether that is known to hold of the BLAS: another one keeps its number.
     """
-    usual = int(os.environ.get(VARIABLES[0], "") or len(os.sched_getaffinity(0)))
+    usual = first_number(os.environ.get(VARIABLES[0], "")) or len(os.sched_getaffinity(0))
     variables = {name: os.environ.get(name) for name in VARIABLES}
     before = {path: get() for path, get, _ in openblas(maps)}
     torch: Any = sys.modules.get("torch")
@@ -43,6 +44,12 @@ def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
             put(before.get(path, usual))
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(torch_before)
+
+
+def first_number(text: str) -> int:
+    """Return the number that a text begins with, as OpenBLAS reads it, 0 for none; OpenMP has lists, a number for each level."""
+    found = re.match(r"\s*(\d+)", text)
+    return int(found[1]) if found else 0
 
 
 def openblas(maps: Path) -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:

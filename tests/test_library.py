@@ -299,3 +299,13 @@ def test_the_package_loads_nothing_before_it_is_asked():
     assert esac_mpi.Config is Config
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         _ = esac_mpi.trian
+
+
+@pytest.mark.parametrize(("text", "number"), [("2,1", 2), (" 3 ", 3), ("auto", 0), ("", 0)])
+def test_the_number_of_threads_may_be_a_list_or_none(text, number, monkeypatch):
+    """OpenMP has one for each level."""
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    with threads.one_each():
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert os.environ["OMP_NUM_THREADS"] == text
+    assert threads.first_number(text) == number
