@@ -59,6 +59,7 @@ def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
     spoiled(tmp_path / "damaged")
     for name, code, said in (
         ("nowhere", 2, "there is no such run directory and no such policy.h5"),
+        ("x" * 300, 2, "File name too long"),
         ("empty", 2, "not a run directory of esac_mpi, nor a policy.h5"),
         ("begun", 2, "this run has no checkpoint yet"),
         ("foreign.h5", 65, "foreign.h5: "),

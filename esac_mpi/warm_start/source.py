@@ -65,8 +65,11 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
     d: parameters of the run's policies. whole: whether to look through the source's replay, too.
     """
     path = Path(said)
-    folder = path if path.is_dir() else path.parent
-    if not path.exists():
+    try:
+        folder, there = path if path.is_dir() else path.parent, path.exists()
+    except OSError as error:  # somebody else's folder, or no name of a file
+        raise Refused(f"--from {said}: {error.strerror}") from error
+    if not there:
         raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
     if folder.resolve() == run_directory.resolve():
         raise Refused(f"--from {said}: that is in the directory of this run itself; choose another --run-dir")
