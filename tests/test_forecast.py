@@ -1,6 +1,7 @@
 """What a run will cost: forecasts that are known by hand, and what is measured for them."""
 
 import re
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -47,6 +48,18 @@ def test_es_is_members_update_and_evaluation_in_turn():
     assert taken(steps, 2, measured).seconds == pytest.approx(6.4)
     long = config.updated(es, {"budget.generations": 100_000})
     assert taken(long, 2, measured).seconds == pytest.approx(320_000, rel=1e-3)
+
+
+def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further_than_others(monkeypatch):
+    monkeypatch.setattr(outlook, "LONGEST", 50)
+    es = settings(algorithm="es", es__population_size=4, **BUDGET | {"budget.generations": 10**9, "evaluation.every": 10**9})
+
+    def some(chosen, pieces):
+        yield from islice(generations(chosen, pieces), 200)
+        raise AssertionError("followed to a distant evaluation")
+
+    monkeypatch.setattr(outlook, "generations", some)
+    assert taken(es, 2).seconds == pytest.approx(2e9)
 
 
 def test_episodes_that_end_early_cost_more_when_they_do_not():

@@ -10,7 +10,7 @@ from esac_mpi.config import Config
 from esac_mpi.forecast.pieces import Pieces
 from esac_mpi.forecast.work import generations
 
-LONGEST, PIECES = 2000, 100_000  # generations that are followed at most, and members in all of them, but two evaluations at least
+LONGEST, PIECES = 2000, 100_000  # generations that are followed at most, and members in all of them, but two evaluations
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
 
 def followed(config: Config, one: Generation) -> int:
     """Return how many generations like this one are followed at most."""
-    return max(2 * config.evaluation.every, min(LONGEST, math.ceil(PIECES / max(1, one.members.size))))
+    return min(LONGEST, max(2 * config.evaluation.every, math.ceil(PIECES / max(1, one.members.size))))
 
 
 def work(one: Generation) -> float:
