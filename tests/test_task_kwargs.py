@@ -45,6 +45,12 @@ def test_a_word_is_a_number_a_truth_a_list_or_a_text(text, value):
     assert type(kwargs["given"]) is type(value)
 
 
+def test_a_value_may_be_the_name_of_a_toml_file(file):
+    for words in (["--task.kwargs.robot=a.toml"], ["--task.kwargs.robot", "a.toml"]):
+        assert load(words)[0].task.kwargs == {"robot": "a.toml"}
+        assert load([*words, file])[0].task.kwargs["frame_skip"] == 2
+
+
 def test_a_name_with_dots_is_of_a_table_inside():
     line = ["--task.kwargs.time_limit", "5", "--task.kwargs.environment_kwargs.control_timestep", "0.02"]
     inner = {"time_limit": 5, "environment_kwargs": {"control_timestep": 0.02}}

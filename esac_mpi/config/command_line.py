@@ -34,7 +34,7 @@ def load(
     argv = [token for token in argv if token != "--fresh"]
     file: dict[str, Any] = {}
     source = ""
-    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_value(argv, i)), None)
+    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_of_option(argv, i)), None)
     if position is not None:
         source = argv.pop(position)
         file = read_file(Path(source))
@@ -50,9 +50,9 @@ def _unshortened(token: str) -> str:
     return "--start_from" + token[6:] if token == "--from" or token.startswith("--from=") else token
 
 
-def _is_value(argv: list[str], i: int) -> bool:
-    """Return whether a token is the value of the option before it."""
-    return i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1]
+def _is_of_option(argv: list[str], i: int) -> bool:
+    """Return whether a token is an option with its value, or the value of the option before it."""
+    return argv[i].startswith("--") or (i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1])
 
 
 def _command_line_names(argv: list[str]) -> set[str]:

@@ -23,8 +23,8 @@ class Policy(policy.Policy):
 
     path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, td3, ddpg or ppo for that
     actor, champion or learner of ERL. generation: which one made it. episodic_return: mean of the evaluation that chose it.
-    versions: what trained it. task_kwargs: the keyword arguments with which its task was made.
-    versions: what trained it. discrete: whether its task's actions are choices; None in older files.
+    task_kwargs: the keyword arguments with which its task was made. versions: what trained it. discrete: whether its
+    task's actions are choices; None in older files.
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
