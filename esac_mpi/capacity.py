@@ -53,7 +53,7 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
     remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
     if fits <= 0:
-        lower = " or ".join([f"{table(config)}.{name}" for name in GROWS_WITH if hasattr(config.own, name)])
+        lower = " or ".join([f"{table(config)}.{n}" for n in GROWS_WITH if hasattr(getattr(config, table(config)), n)])
         takes = f"what comes in while tasks or a phase are at work takes {ram.size(meanwhile * _row(env))} of it"
         remedy = f"{takes}: lower {lower}, or the budget" if lower else f"{takes}: lower the budget, or observe less"
     raise ReplayTooLarge(

@@ -97,6 +97,9 @@ def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that
         "8.0 GiB: what comes in while tasks or a phase are at work takes 13.4 GiB of it: lower aes_rl.update_cost or "
         "aes_rl.workers, or the budget"
     )
+    phase = settings("esac", budget__env_steps=10**9, esac__sac_min_steps=10**8)  # whose own table has such fields, too
+    with pytest.raises(capacity.ReplayTooLarge, match=r"at work takes 266\.4 GiB of it: lower the budget, or observe less$"):
+        capacity.refuse_too_large(phase, HUMANOID, 8 * 2**30)
 
 
 @pytest.mark.parametrize("learner", ["ddpg", "td3", "sac"])
