@@ -1,21 +1,18 @@
-"""What a run will cost: forecasts that are known by hand, and what is measured for them."""
+"""What a run will cost: forecasts that are known by hand."""
 
-import re
 from itertools import islice
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
-from esac_mpi import check, config
+from esac_mpi import config
 from esac_mpi.algorithms import esac_phase
 from esac_mpi.check import cost
 from esac_mpi.clock.cluster import Cluster
-from esac_mpi.comm import World
+from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import Config
 from esac_mpi.forecast import advice, outlook, pace
-from esac_mpi.forecast.pieces import Pieces
-from esac_mpi.forecast.work import Unforeseen, generations
+from esac_mpi.forecast.work import generations, moments
 
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 PIECES = Pieces(np.ones(1), np.array([100]), 100, playing=0.01, updating=0.02)
@@ -54,11 +51,11 @@ def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further_than_others(
     monkeypatch.setattr(outlook, "LONGEST", 50)
     es = settings(algorithm="es", es__population_size=4, **BUDGET | {"budget.generations": 10**9, "evaluation.every": 10**9})
 
-    def some(chosen, pieces):
-        yield from islice(generations(chosen, pieces), 200)
+    def some(chosen, pieces, on):
+        yield from islice(moments(chosen, pieces, on), 200)
         raise AssertionError("followed to a distant evaluation")
 
-    monkeypatch.setattr(outlook, "generations", some)
+    monkeypatch.setattr(outlook, "moments", some)
     assert taken(es, 2).seconds == pytest.approx(2e9)
 
 
@@ -131,42 +128,6 @@ def test_barriers_take_what_an_exchange_told():
     measured = Pieces(**{**vars(PIECES), "exchange": 0.006})
     assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(0.001)  # two of three steps each
     assert outlook.cluster(1, 1, measured, 1) == Cluster(1, 1)
-
-
-@pytest.fixture
-def world(monkeypatch):
-    for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02, "UPDATES": 20}.items():
-        monkeypatch.setattr(cost, name, seconds)
-    monkeypatch.setattr(cost.affinity, "threads_for_learner", lambda allowed, ranks: 1)  # two threads that share a core spin
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
-
-
-CYCLIC = {"task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8, 8), **BUDGET}
-
-
-@pytest.mark.parametrize("name", ["es", "esac", "sac", "td3", "ppo", "cem"])
-def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
-    if name == "ppo":
-        pytest.importorskip("stable_baselines3")
-    more = {"ppo.steps_per_generation": 64, "ppo.batch_size": 32} if name == "ppo" else {}
-    more |= {"td3.episodes_on": "ranks"} if name == "td3" else {}
-    chosen = config.updated(Config(), {**CYCLIC, **more, "algorithm": name, "run_dir": str(tmp_path / "run")})
-    assert check.check(chosen, world) == 0
-    (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
-    assert re.match(
-        r"\S+( to \S+)? s a generation, \S+( to \S+)? for the whole budget, \S+( to \S+)? core-hours; ranks idle", line
-    )
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_is_not_known_is_said(world, tmp_path, capsys):
-    chosen = config.updated(Config(), {**CYCLIC, "algorithm": "erl", "run_dir": str(tmp_path / "run")})
-    with pytest.raises(Unforeseen, match="erl"):
-        next(generations(chosen, PIECES))
-    assert check.check(chosen, world) == 0
-    assert "not known for erl" in capsys.readouterr().out
 
 
 def test_time_left_is_held_against_the_forecast():

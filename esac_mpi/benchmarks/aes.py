@@ -1,7 +1,7 @@
 """Who waits: CEM-RL's generations, serial and parallel, against AES-RL's arrivals on two ranks; and AES-RL on more, simulated.
 
 Measured are runs of the program on one and on two ranks, in turn, and the share of the ranks' time that none of their recorded
-activities has. Simulated (analysis/clock/tasks.py) are tasks made of the speeds that these runs recorded, with episodes as
+activities has. Simulated (clock/tasks.py) are tasks made of the speeds that these runs recorded, with episodes as
 long as theirs, and made-up ones with a long tail: Pareto, most of 20 to 100 steps, some of the task's limit. What other work
 on the machine does, the measured figures have too.
 """
@@ -14,13 +14,14 @@ from types import SimpleNamespace
 import numpy as np
 
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.clock.recorded_tasks import Arrival, Recorded, piece, queue
-from esac_mpi.analysis.clock.tasks import Section
+from esac_mpi.analysis.clock.recorded_tasks import Recorded, queue
 from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.analysis.waiting import costs
 from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.benchmarks.program import recorded
 from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.giving import Arrival, piece
+from esac_mpi.clock.tasks import Section
 from esac_mpi.record import RunFiles
 
 CHEETAH, HOPPER = "HalfCheetah-v5", "Hopper-v5"

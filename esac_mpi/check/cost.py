@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from esac_mpi import affinity, config, envs, learners, population, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
+from esac_mpi.clock.pieces import Pieces
 from esac_mpi.comm import World
 from esac_mpi.contracts import Memory
-from esac_mpi.forecast import advice, outlook, work
-from esac_mpi.forecast.pieces import Pieces
-from esac_mpi.learning import Flight
+from esac_mpi.forecast import advice, operators, outlook, work
+from esac_mpi.learning import Flight, Steps
 from esac_mpi.log import duration
 from esac_mpi.noise import Purpose, blocks, integer
 from esac_mpi.params import Params, make_layout, make_policy
@@ -39,7 +40,7 @@ def look(
     if env is None or any(rank.task for rank in ranks):
         return []
     try:
-        next(work.generations(chosen, Pieces(np.ones(1), np.ones(1), env.horizon)))
+        work.known(chosen)
     except work.Unforeseen as error:
         return [Line("forecast", str(error))]
     nothing = timed(lambda: world.map(lambda i: np.zeros(2), 2 * world.size, 2), 50)
@@ -54,40 +55,70 @@ def look(
 def measured(
     chosen: config.Config, env: envs.Env, ranks: list[Rank], world: World, scratch: Memory, nothing: float
 ) -> Pieces | str | None:
-    """Return the pieces, on rank 0: episodes of all ranks at once, then the learner's work on rank 0 while the others wait.
+    """Return the pieces, on rank 0: episodes, and what ranks do beside, of all ranks at once; then the learner's work on rank 0.
 
-    A text says why the learner's cannot be measured.
+    The others wait meanwhile as while a phase goes on; where phases run beside their work, those of its node play. A text says
+    why something cannot be measured.
     """
     layout = make_layout(chosen, env)
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, scratch))
     world.gather(None)  # all begin together
     played = world.gather(episodes(params, env, world.rank))
-    found = put_together(params, env, ranks, np.concatenate(played), nothing) if world.rank == 0 else None
-    world.gather(None)  # the others sleep meanwhile, as while a phase goes on
-    return found
+    others = world.gather(beside_playing(params))
+    done, found = world.shared((1,)), None
+    if world.rank == 0:
+        try:
+            found = put_together(params, env, ranks, np.concatenate(played), others)
+        finally:
+            done[0] = 1
+    while runs_beside(chosen) and world.node == 0 and not done[0]:
+        episodes(params, env, world.rank, 0.0)
+    world.gather(None)
+    return replace(found, exchange=nothing) if isinstance(found, Pieces) else found
 
 
-def put_together(params: Params, env: envs.Env, ranks: list[Rank], played: np.ndarray, nothing: float) -> Pieces | str:
-    """Return the pieces, given time and steps of the episodes played [m, 2], and the time of an exchange of nothing [s]."""
+def runs_beside(chosen: config.Config) -> bool:
+    """Return whether the learner works while other ranks do."""
+    learning = ALGORITHMS[chosen.algorithm].DECLARES.learning
+    return learning is not None and (learning.beside(chosen) or isinstance(chosen.own, config.ERL | config.CEMRL | config.AESRL))
+
+
+def beside_playing(params: Params) -> dict[str, float] | str:
+    """Return the times of what this rank does beside playing, as fields of Pieces, or why they cannot be measured."""
+    try:
+        return operators.seconds(params.config, params.layout)
+    except (learners.NotInstalled, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def put_together(
+    params: Params, env: envs.Env, ranks: list[Rank], played: np.ndarray, others: list[dict[str, float] | str]
+) -> Pieces | str:
+    """Return the pieces but that of an exchange, given time and steps of episodes [m, 2], and what each rank does beside them."""
+    if unable := [one for one in others if isinstance(one, str)]:
+        return unable[0]
+    operating = [one for one in others if not isinstance(one, str)]
     spare = affinity.threads_for_learner(ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks))
     try:
         playing, updating, threads, cpu = learner_seconds(params, env, spare)
     except (learners.NoDevice, learners.NotInstalled, learners.LearnerNotFinite, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
     making, slot = noise_seconds(params, env)
-    times = {"making": making, "slot": slot, "playing": playing, "updating": updating, "exchange": nothing}
+    times = {"making": making, "slot": slot, "playing": playing, "updating": updating}
+    times |= {name: float(np.mean([one[name] for one in operating])) for name in operating[0]}
     count = len(list(blocks(params.layout.d)))
     return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, threads=threads, cpu=cpu, **times)
 
 
-def episodes(params: Params, env: envs.Env, rank: int) -> np.ndarray:
-    """Play whole episodes with the initial policy; return time and steps of each, float64 [m, 2]."""
+def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:
+    """Play whole episodes with the initial policy, for PLAYING or at least so long; return time and steps, float64 [m, 2]."""
     chosen = params.config
     found: list[tuple[float, int]] = []
     policy = make_policy(params, env, output=ALGORITHMS[chosen.algorithm].DECLARES.output)
     policy.set(params.layout.initial(chosen.seed, 0))
     start = now = time.perf_counter()
-    while (now < start + PLAYING or len(found) < EPISODES) and (not found or now < start + LONG):
+    least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
+    while (now < start + least or len(found) < count) and (not found or now < start + LONG):
         length = play(env, policy, integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))).episodic_length
         before, now = now, time.perf_counter()
         found.append((now - before, max(length, 1)))
@@ -121,28 +152,36 @@ def learner_seconds(params: Params, env: envs.Env, spare: int) -> tuple[float, f
         chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
     theta = params.layout.initial(chosen.seed, 0)
     made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
-    options, cpu = getattr(chosen, learning.learner(chosen)), str(made.device) == "cpu"
-    if getattr(made, "replay", None) is not None:
-        rows = np.random.default_rng(0).uniform(-1, 1, (STORED, made.replay.width)).astype(np.float32)
-        made.replay.add_rows(rows)
-        made.env_steps = options.start_steps
-        steps = math.ceil(UPDATES / max(options.updates_per_step, 0.01))
-    else:
-        steps = options.steps_per_generation
-    playing, updating = phases(made, env, steps, UPDATING)
+    cpu, phase = str(made.device) == "cpu", phase_of(chosen, made, env)
+    playing, updating = phases(made, phase, UPDATING)
     if not cpu or spare <= chosen.learner.threads:
         return playing, updating, {}, cpu
     import torch
 
     torch.set_num_threads(spare)
     try:
-        return playing, updating, {spare: phases(made, env, steps, UPDATING / 2)[1]}, cpu
+        return playing, updating, {spare: phases(made, phase, UPDATING / 2)[1]}, cpu
     finally:
         torch.set_num_threads(chosen.learner.threads)
 
 
-def phases(learner: Any, env: envs.Env, steps: int, seconds: float) -> tuple[float, float]:
-    """Let a learner make phases of so many steps until its updates took so long; return the time of a step and of an update [s].
+def phase_of(chosen: config.Config, made: Any, env: envs.Env) -> Callable[[int], Steps]:
+    """Return what makes the k-th phase to be measured, of UPDATES updates where the learner can be asked for as many."""
+    if getattr(made, "replay", None) is None:
+        return lambda k: made.begin(env, k, 0, made.options.steps_per_generation, True)
+    rows = np.random.default_rng(0).uniform(-1, 1, (STORED, made.replay.width)).astype(np.float32)
+    made.replay.add_rows(rows)
+    made.env_steps = made.options.start_steps
+    if hasattr(made, "teach"):
+        return lambda k: made.teach([made.theta], UPDATES, k)
+    steps = math.ceil(UPDATES / max(made.options.updates_per_step, 0.01))
+    if isinstance(chosen.own, config.ERL):
+        return lambda k: made.take([(np.resize(rows, (steps, rows.shape[1])), 0.0, steps)], k)
+    return lambda k: made.begin(env, k, 0, steps, True)
+
+
+def phases(learner: Any, made: Callable[[int], Steps], seconds: float) -> tuple[float, float]:
+    """Let a learner make phases until its updates took so long; return the time of a step of its own and of an update [s].
 
     The first phase is not counted: memory is taken and kernels are chosen in it.
     """
@@ -150,7 +189,7 @@ def phases(learner: Any, env: envs.Env, steps: int, seconds: float) -> tuple[flo
     played = updates = k = 0
     began = time.perf_counter()
     while not k or (updating < seconds and (k < 2 or time.perf_counter() < began + LONG)):
-        flight = Flight(learner.begin(env, k, 0, steps, True), k, time.perf_counter, learner.NAME)
+        flight = Flight(made(k), k, time.perf_counter, learner.NAME)
         phase, k = flight.finish(), k + 1
         if k > 1:
             playing, updating = playing + flight.seconds - flight.updating, updating + flight.updating

@@ -20,6 +20,7 @@ cluster is as fast as the core that was measured.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,6 +53,20 @@ class Generation:
     host: float = 0.0  # of rank 0's core, per second of the device
     evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
     parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
+
+    @property
+    def work(self) -> float:
+        """What it has the ranks do, all together [s]."""
+        alone = self.record + self.lesson + self.serial + self.beside + self.phase + self.begun + self.update
+        return float(sum(part.sum() for part in (self.members, self.trained, self.offspring, self.evaluation))) + alone
+
+
+class Made(NamedTuple):
+    """A generation that a run will have, and what it adds to the counts that end the run."""
+
+    generation: Generation
+    env_steps: float
+    nominal_steps: float
 
 
 class Clock:

@@ -6,9 +6,9 @@ from typing import Any
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.clock.cluster import Cluster
-from esac_mpi.config import Config, updated
+from esac_mpi.clock.pieces import Pieces
+from esac_mpi.config import AESRL, CEMRL, Config, updated
 from esac_mpi.forecast.outlook import Outlook, outlook
-from esac_mpi.forecast.pieces import Pieces
 from esac_mpi.log import duration
 
 IDLE = 0.5  # share of the ranks' time in which they wait that is worth a remark
@@ -35,12 +35,23 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
                 yield Other(f"--{lag} {own.gradient_interval}", outlook(*changed(config, lag, own.gradient_interval, pieces), on))
             twice = 2 * own.gradient_interval
             yield Other(f"--{interval} {twice}", outlook(*changed(config, interval, twice, pieces), on))
+        if isinstance(own, CEMRL) and own.critic == "serial" and on.ranks > 1:
+            yield Other("--cem_rl.critic parallel", outlook(*changed(config, "cem_rl.critic", "parallel", pieces), on))
+        if isinstance(own, AESRL) and own.order == "virtual" and pieces.training and on.ranks > 1:
+            yield with_true_costs(config, pieces, on)
         for count, seconds in pieces.threads.items():
             more = updated(config, {"learner.threads": count})
             yield Other(f"--learner.threads {count}", outlook(more, replace(pieces, updating=seconds), on))
         if pieces.cpu:
             yield Other("a GPU", outlook(config, replace(pieces, updating=0.0), on), bound=True)
     yield Other(f"{2 * on.ranks} ranks", outlook(config, pieces, replace(on, ranks=2 * on.ranks)))
+
+
+def with_true_costs(config: Config, pieces: Pieces, on: Cluster) -> Other:
+    """Return how AES-RL goes on a virtual clock on which updates last as long as they were measured."""
+    update, critic = (float(f"{cost:.2g}") for cost in (pieces.training / pieces.step, pieces.updating / pieces.training))
+    true = updated(config, {"aes_rl.update_cost": update, "aes_rl.critic_cost": critic})
+    return Other(f"--aes_rl.update_cost {update:g} --aes_rl.critic_cost {critic:g}", outlook(true, pieces, on))
 
 
 def changed(config: Config, name: str, value: Any, pieces: Pieces) -> tuple[Config, Pieces]:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from esac_mpi.clock.cluster import Cluster, steps
-from esac_mpi.clock.generations import Clock, Generation
+from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import Config
-from esac_mpi.forecast.pieces import Pieces
-from esac_mpi.forecast.work import generations
+from esac_mpi.forecast.work import Moment, moments
 
 LONGEST, PIECES = 2000, 100_000  # generations that are followed at most, and members in all of them, but two evaluations
 
@@ -48,13 +47,12 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
 
     Raises Unforeseen.
     """
-    clock, counts, marks = Clock(on), [0.0, 0.0, 0.0], [(0.0, 0.0)]
+    counts, marks = [0.0, 0.0, 0.0], [(0.0, 0.0)]
     worked, limits = 0.0, config.budget.limits
-    for k, (one, env_steps, nominal) in enumerate(generations(config, pieces), 1):
-        clock.go(one)
-        counts = [float(k), counts[1] + env_steps, counts[2] + nominal]
-        marks.append((max(count / limit for count, limit in zip(counts, limits, strict=True)), clock.now))
-        worked += work(one)
+    for k, one in enumerate(moments(config, pieces, on), 1):
+        counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
+        marks.append((max(count / limit for count, limit in zip(counts, limits, strict=True)), one.now))
+        worked += one.work
         if marks[-1][0] >= 1 or k >= followed(config, one):
             break
     spent, now = marks[-1]
@@ -66,12 +64,6 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     return Outlook(on.ranks, cores, total, seconds, idle)
 
 
-def followed(config: Config, one: Generation) -> int:
+def followed(config: Config, one: Moment) -> int:
     """Return how many generations like this one are followed at most."""
-    return min(LONGEST, max(2 * config.evaluation.every, math.ceil(PIECES / max(1, one.members.size))))
-
-
-def work(one: Generation) -> float:
-    """Return what a generation has its ranks do, all together [s]."""
-    alone = one.record + one.serial + one.beside + one.phase + one.begun + one.update
-    return float(one.members.sum() + one.offspring.sum() + one.evaluation.sum()) + alone
+    return min(LONGEST, max(2 * config.evaluation.every, math.ceil(PIECES / one.effort)))

@@ -1,8 +1,8 @@
 """The clock of a cluster that is not here: what a run would have taken on other ranks, from what it has recorded.
 
 Returns do not depend on the number of ranks, only the clock does. recorded.py reads generations off a run's files and
-recorded_tasks.py what is dealt without them, tasks.py follows that, grid.py keeps their times in few numbers; esac_mpi.clock has
-the ranks and follows generations through them.
+recorded_tasks.py what is dealt without them, grid.py keeps their times in few numbers; esac_mpi.clock has the ranks and follows
+both through them.
 """
 
 from esac_mpi.analysis.clock.recorded import Machine, computed

@@ -15,22 +15,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from esac_mpi.agenda import Task
-from esac_mpi.analysis.clock.tasks import Piece, Queue, Section
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.giving import Arrival, Giving, piece
+from esac_mpi.clock.giving import queue as clock_of
+from esac_mpi.clock.tasks import Piece, Queue, Section
 from esac_mpi.record import RunFiles
 
 Parts = dict[str, np.ndarray]  # as of recorded.py
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """An individual of a run, as it was told."""
-
-    worker: int
-    length: int  # of its own episodes, by which the critic's updates are counted [steps]
-    piece: Piece
 
 
 @dataclass(frozen=True)
@@ -90,68 +82,27 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
     return Recorded(options, arrivals, [Piece((virtual, 0.0), (s, 0.0)) for s in made])
 
 
-def piece(playing: float, updating: float, updates: float, lasted: float, cost: float) -> Piece:
-    """Return an individual's task of so many seconds of episodes and of updates, that lasted so many virtual steps."""
-    first = min(lasted, float(math.ceil(cost * updates)))
-    return Piece((first, lasted - first), (updating, playing))
-
-
-class Giving:
-    """Which tasks follow from a told one, as the run's own driver has it."""
+class Drawn:
+    """The individuals of a run, again: each worker's in its order, or all in the order in which the run gave them out."""
 
     def __init__(self, found: Recorded) -> None:
-        self._found, options = found, found.options
-        self._critic = options.workers
+        self._found = found
         self._sent: Counter[int] = Counter()  # worker -> tasks that it was given
-        self._queues: dict[int, list[Arrival]] = {w: [] for w in range(options.workers)}
+        self._queues: dict[int, list[Arrival]] = {w: [] for w in range(found.options.workers)}
         for one in found.arrivals:
             self._queues[one.worker].append(one)
         self._in_turn = given_out(found)
-        self._at: dict[int, Arrival] = {}  # worker -> what it was given
-        self._steps, self._taught, self._turn, self._teaching = 0, 0.0, 0, False
-        self._given, self._taught_until = 0, 0
         self._last = max((0.0, *self._totals()))
 
-    def __call__(self, told: Task | None) -> Iterator[tuple[int, float, Piece, bool]]:
-        """Yield what is given out once a task was told; at the start a task of every worker."""
-        if told is None:
-            for worker in range(self._critic):
-                yield self._next(worker, 0)
-            return
-        now = told.start + told.progress
-        if told.worker == self._critic:
-            self._teaching, self._taught_until = False, now
-            self._taught += self._found.options.critic_chunk
-        else:
-            self._steps += self._at[told.worker].length
-            yield self._next(told.worker, now)
-        if self._is_due():
-            self._teaching = True
-            turn = self._found.turns[min(self._turn, len(self._found.turns) - 1)]
-            self._turn += 1
-            yield self._critic, max(now, self._taught_until), turn, True
-
-    def _is_due(self) -> bool:
-        """Return whether the critic has its next turn; not if no turn of it is recorded."""
-        options = self._found.options
-        begun = self._steps >= max(options.start_steps, options.batch_size)
-        due = begun and self._steps - self._taught >= options.critic_chunk
-        return due and not self._teaching and bool(self._found.turns)
-
-    def _next(self, worker: int, now: int) -> tuple[int, float, Piece, bool]:
-        """Return a worker's next individual."""
-        if self._found.in_order:
-            queue, place = self._queues[worker], self._sent[worker]
-        else:
-            queue, place = self._in_turn, self._given
+    def __call__(self, worker: int, now: int) -> Arrival:
+        """Return the individual that a worker gets at a virtual time [steps]."""
+        queue = self._queues[worker] if self._found.in_order else self._in_turn
+        place = self._sent[worker] if self._found.in_order else self._sent.total()
         self._sent[worker] += 1
-        self._given += 1
         if place < len(queue):
-            self._at[worker] = queue[place]
-        else:  # told after the run's end
-            last = queue[-1] if queue else self._found.arrivals[-1]
-            self._at[worker] = replace(last, piece=until(last.piece, self._last + 1 - now))
-        return worker, now, self._at[worker].piece, False
+            return queue[place]
+        last = queue[-1] if queue else self._found.arrivals[-1]  # told after the run's end
+        return replace(last, piece=until(last.piece, self._last + 1 - now))
 
     def _totals(self) -> Iterator[float]:
         """Yield the virtual end of the last told task of each worker [steps]."""
@@ -187,8 +138,9 @@ def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
 
 def queue(found: Recorded, cluster: Cluster) -> Queue:
     """Return the clock of a cluster that does these tasks."""
-    critic = found.options.workers
-    return Queue(cluster, Giving(found), lambda task: task.worker != critic, not found.in_order)
+    turns = found.turns
+    giving = Giving(found.options, Drawn(found), (lambda n: turns[min(n, len(turns) - 1)]) if turns else None)
+    return clock_of(giving, found.options, cluster)
 
 
 def ranks_at_work(run: RunFiles) -> int:

@@ -19,6 +19,10 @@ class Pieces:
     blocks: int = 1  # of parameters
     playing: float = 0.0  # of a step that the learner plays
     updating: float = 0.0  # of a gradient update
+    training: float = 0.0  # of a gradient update of an individual, on any rank
+    imitating: float = 0.0  # of a step of a distilled child
+    crossing: float = 0.0  # of a child that imitates nobody
+    mutating: float = 0.0  # of a mutation
     exchange: float = 0.0  # of results that took no time to make
     threads: Mapping[int, float] = field(default_factory=dict)  # of a gradient update with so many threads of the learner
     cpu: bool = True  # whether the learner is on one
@@ -32,6 +36,14 @@ class Pieces:
     def step(self) -> float:
         """Time of a step of an episode, its start shared out [s]."""
         return float(self.episodes.sum() / self.lengths.sum())
+
+    def lasting(self, count: int, k: int) -> np.ndarray:
+        """Return how long so many episodes last in generation k: the measured ones in turn [count] [s]."""
+        return np.take(self.episodes, np.arange(k, k + count), mode="wrap") if count else np.zeros(0)
+
+    def members(self, n: int, count: int, k: int) -> np.ndarray:
+        """Return how long n members of `count` episodes each last in generation k [n] [s]."""
+        return self.lasting(n * count, k).reshape(n, count).sum(axis=1) + self.making
 
     def at_horizon(self) -> Self:
         """Return the pieces of a policy whose episodes all last to the horizon."""

@@ -1,0 +1,31 @@
+"""Generations of a learner alone, whose episodes the ranks may share; and what updates a learner owes for its steps."""
+
+import math
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.clock.generations import Generation, Made
+from esac_mpi.clock.pieces import Pieces
+from esac_mpi.config import PPO, SAC, Config
+
+
+def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
+    """Yield the generations of a learner alone."""
+    options: Any = config.own
+    shared = getattr(options, "episodes_on", "root") == "ranks"
+    episodes = options.episodes_per_generation if shared else 0
+    steps = episodes * pieces.length if shared else options.steps_per_generation
+    for k in count(1):
+        seconds = updates(options, k * steps, steps) * pieces.updating + steps * pieces.playing * (not shared)
+        yield Made(Generation(pieces.lasting(episodes, k), np.ones(episodes), phase=seconds), steps, steps)
+
+
+def updates(options: Any, done: float, steps: float) -> float:
+    """Return the updates of a generation for the last `steps` of its `done` training steps; options: the learner's."""
+    if isinstance(options, PPO):
+        return options.epochs * math.ceil(steps / (options.batch_size or steps))
+    before = 0 if isinstance(options, SAC) else options.start_steps  # SAC learns from its random steps at once
+    return float(np.clip(done - before, 0, steps)) * options.updates_per_step

@@ -1,0 +1,78 @@
+"""Generations of ES and ESAC. When phases begin and end ESAC itself decides (esac_phase), its gate drawn as in the run."""
+
+import math
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi.algorithms import esac_phase
+from esac_mpi.clock.generations import Generation, Made
+from esac_mpi.clock.pieces import Pieces
+from esac_mpi.config import Config, Evolution
+
+
+class Phase(NamedTuple):
+    """What a phase of the learner does."""
+
+    steps: float  # that it plays
+    seconds: float
+
+
+def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
+    """Yield the generations of a population, with its learner's phases where it has one."""
+    table = cast(Evolution, config.own)
+    n, episodes = configuration.members(table), table.fitness_episodes
+    phases = Phases(config, pieces) if hasattr(table, "sac_phases") else None
+    phase, beside = (phases.phase, phases.beside) if phases else (Phase(0, 0), False)
+    for k in count(1):
+        begins, ends = phases.of(k) if phases else (False, False)
+        one = Generation(
+            members=pieces.members(n, episodes, k),
+            expected=np.ones(n),
+            phase=phase.seconds * (begins and not beside),
+            merges=ends,
+            update=configuration.slots(table) * pieces.slot,
+            blocks=pieces.blocks,
+            begun=phase.seconds * (begins and beside),
+        )
+        entered = ends or (begins and not beside)
+        yield Made(one, n * episodes * pieces.length + phase.steps * entered, pieces.horizon)
+
+
+class Phases:
+    """When the phases of a learner begin and end beside or after a population, as ESAC itself decides it, and what one does."""
+
+    def __init__(self, config: Config, pieces: Pieces) -> None:
+        esac: Any = config.own
+        self._config, self._esac = config, esac
+        self.beside = esac_phase.beside(esac)
+        lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
+        self._found: Any = SimpleNamespace(length=lengths, trial_steps=0)
+        self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
+        self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
+        replayed = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length * pieces.step
+        steps = esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
+        updates = steps * config.sac.updates_per_step
+        self.phase = Phase(steps, replayed + steps * pieces.playing + updates * pieces.updating)
+
+    def of(self, k: int) -> tuple[bool, bool]:
+        """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
+        esac, state = self._esac, self._state
+        ends = esac_phase.ends(esac, state, k, self._found)
+        begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(self._config, k)
+        state.phase_begun *= not ends
+        if esac.phase_timing == "virtual":
+            params: Any = SimpleNamespace(config=self._config)
+            state.phase_left = esac_phase.left(params, state, self._found, self._again if begins else None)
+        if begins and self.beside:
+            state.phase_begun = k
+        return begins, ends
+
+
+def own_steps(esac: Any, length: float) -> float:
+    """Return the steps of a phase of whole episodes of such a length."""
+    return max(esac.sac_episodes, math.ceil(esac.sac_min_steps / length)) * length
