@@ -20,7 +20,7 @@ from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, SMALL_ES, environment
 from slurm.cluster import Cluster
 from whole_runs import assert_same_run, summary, wait_for
 
-SOFTWARE = ROOT / ".venv/slurm"
+SOFTWARE = Path(os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm"))  # what tests/slurm/prepare.sh unpacks
 GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
 TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "--checkpoint.every_generations", 2]

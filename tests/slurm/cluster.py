@@ -28,7 +28,7 @@ SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={work}/munge
 CredType=cred/munge
-PluginDir={plugins}
+PluginDir={work}/plugins:{plugins}
 MailProg=/bin/true
 StateSaveLocation={work}/state
 SlurmdSpoolDir={work}/spool-%n
@@ -55,6 +55,7 @@ PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=60
 PartitionName=urgent Nodes=n1,n2 PriorityTier=100 PreemptMode=OFF
 """
 NODES = ("n1", "n2")
+PMIX = b"/usr/lib/x86_64-linux-gnu/pmix2/lib"  # where Debian's plugin looks for libpmix.so, which is not installed here
 ROOT = Path(__file__).parents[2]
 
 
@@ -85,6 +86,7 @@ class Cluster:
         for node in NODES:
             (self.work / f"tmp-{node}").mkdir()
             (self.work / f"spool-{node}").mkdir()
+        self._let_pmix_be_found()
         (self.work / "slurm.conf").write_text(self._configuration())
         files = [f"--{kind}-file={self.work / 'munge'}.{kind}" for kind in ("pid", "seed", "log")]
         self._start(
@@ -95,6 +97,17 @@ class Cluster:
         for node in NODES:
             self.start_node(node)
         self._wait(lambda: self.run("sinfo", "-h", "-p", "main", "-o", "%T", check=False).strip() == "idle")
+
+    def _let_pmix_be_found(self) -> None:
+        """Make a copy of the plugin for PMIx that looks in this cluster's directory for its library, if that was unpacked."""
+        here, library = self.work / "plugins", next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None)
+        here.mkdir()
+        if library is None or len(bytes(here)) > len(PMIX):
+            return
+        (here / "libpmix.so").symlink_to(library)
+        plugin = next(self.plugins.glob("mpi_pmix_v*.so"))
+        (here / plugin.name).write_bytes(plugin.read_bytes().replace(PMIX, bytes(here).ljust(len(PMIX), b"\0")))
+        (here / "mpi_pmix.so").symlink_to(plugin.name)
 
     def down(self) -> None:
         """End everything that the cluster has started."""

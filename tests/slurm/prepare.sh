@@ -3,7 +3,8 @@
 # Nothing is installed and root is not needed. Where it cannot be done it says why and exits 1, and those tests are skipped.
 set -e
 into=${1:-.venv/slurm}
-[ -e "$into/ready" ] && exit 0
+wanted="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix2"
+[ "$(cat "$into/ready" 2>/dev/null)" = "$wanted" ] && exit 0
 for tool in apt-get apt-cache dpkg timeout; do
     command -v $tool >/dev/null || { echo "no Slurm for the tests: no $tool here"; exit 1; }
 done
@@ -13,7 +14,6 @@ trap 'rm -rf packages lists' EXIT
 
 # the machine's own package lists if they serve, else lists of our own
 apt() { tool=$1; shift; timeout 120 $tool -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Debug::NoLocking=1 "$@"; }
-wanted="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge"
 fetch() {
     # with the shared libraries that these need; a machine without X or a scheduler has few of them
     libraries=$(apt apt-cache "$@" depends $wanted | sed -n 's/^ *Depends: \(lib[a-z0-9.+-]*\)$/\1/p' | grep -v '^libc6$' | sort -u)
@@ -27,5 +27,5 @@ if ! fetch >log 2>&1; then
     fi
 fi
 for package in packages/*.deb; do dpkg -x "$package" . ; done
-rm -rf usr/share etc log
-touch ready
+rm -rf usr/share etc log usr/lib/*/libpmix.so*  # the one in pmix2/lib is for Slurm alone: programs have their own
+echo "$wanted" >ready
