@@ -18,7 +18,8 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
         return math.inf
     ask = ask or _output
     if "SLURM_JOB_END_TIME" in environ:
-        return float(environ["SLURM_JOB_END_TIME"]) - time.time()
+        end = float(environ["SLURM_JOB_END_TIME"])
+        return end - max(time.time(), float(environ.get("SLURM_JOB_START_TIME", 0)))  # this node's clock may be behind
     if "SLURM_JOB_ID" in environ:
         return clock_time(ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%L"]))
     if "PBS_JOBID" in environ:

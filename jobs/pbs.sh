@@ -22,6 +22,7 @@
 KEEP=VENV,RUN,OPTIONS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,PAUSES,SCRIPT; export ${KEEP//,/ }
 
 cd "$PBS_O_WORKDIR" || exit 1
+up() { awk '{ print int($1) }' /proc/uptime; }; began=$(up)            # [s]; SECONDS would go by a clock that may be set
 . "$VENV/bin/activate" || exit 1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
@@ -49,6 +50,6 @@ for pause in $PAUSES never; do
 done
 echo "$(date): round $ROUND, exit code $code, status ${status:-none}"
 case $status in complete) exit 0 ;; failed) exit $((code ? code : 1)) ;; esac
-[ "$told" ] && { [ $SECONDS -lt "$(awk "BEGIN { print int(3600 * $HOURS) }")" ] && again=no || again=yes; } # qdel, or time
+[ "$told" ] && { [ $(($(up) - began)) -lt "$(awk "BEGIN { print int(3600 * $HOURS) }")" ] && again=no || again=yes; } # qdel, or time
 [ $again = yes ] && [ "$ROUND" -lt "$ROUNDS" ] && ROUND=$((ROUND + 1)) qsub -v "$KEEP" "$SCRIPT" && exit 0
 exit $((code ? code : 1))

@@ -188,7 +188,7 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
         finished(one.run_dir, one.config, status=status)
         told = json.loads((one.run_dir / "status.json").read_text())
         (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))  # another process's, which has ended
-    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 0.0, over=over, interrupted=interrupted)
+    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, None, over=over, interrupted=interrupted)
     assert running.outcome(going).how == how
 
 
@@ -202,8 +202,8 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
 def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(tmp_path, status, interrupted, code, how):
     one = a_run(tmp_path, configured(algorithm="es"))
     finished(one.run_dir, one.config, status=status)
-    os.utime(one.run_dir / "status.json", (99.0, 99.0))
-    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, 100.0, interrupted=interrupted)
+    before = running.stamp(one.run_dir / "status.json")
+    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, before, interrupted=interrupted)
     assert running.outcome(going).how == how
 
 
@@ -248,11 +248,11 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsy
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
     single, parallel = a_run(tmp_path, Config()), a_run(tmp_path, Config(), ranks=2)
-    going = [running.Going(single, None, 0.0, 0.0, 0.0)]
+    going = [running.Going(single, None, 0.0, 0.0, None)]
     assert [running.room(single, going, n) for n in (1, 2)] == [False, True]
     assert running.room(parallel, [], 1)
     assert not running.room(parallel, going, 8)
-    assert not running.room(single, [running.Going(parallel, None, 0.0, 0.0, 0.0)], 8)
+    assert not running.room(single, [running.Going(parallel, None, 0.0, 0.0, None)], 8)
     assert running.command(parallel)[1:3] == ["-n", "2"]
     assert running.command(single)[:3] == [sys.executable, "-m", "esac_mpi"]
 
@@ -329,10 +329,10 @@ def test_a_run_that_computed_time_ends_ends_without_us(tmp_path):
     assert line[-2:] == ["--max-hours", f"{(20 * 720 + 600) / 3600:.6g}"]
 
 
-def test_between_two_publications_a_clock_goes_on_at_its_pace(tmp_path):
+def test_between_two_publications_a_clock_goes_on_at_its_pace_also_where_that_of_the_machine_is_set(tmp_path, monkeypatch):
     one = replace(a_run(tmp_path, configured(algorithm="sac")), clock=design.Computed(8, 100.0))
     pace = clocks.Pace(one, running.files_of)
-    assert not pace.passed(1e9, 0.0)  # nothing is published
+    assert not pace.passed(1000.0, 0.0)  # nothing is published
     record = Run.begin(one.run_dir, one.config, {})
     record.append(
         {"generation": 1, "learner_phases": 1},
@@ -341,8 +341,16 @@ def test_between_two_publications_a_clock_goes_on_at_its_pace(tmp_path):
     record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
     record.close()
     os.utime(one.run_dir / "metrics.h5", (1000.0, 1000.0))  # 40 s of the clock in 80: 62 more, 2 of them a margin, take 124
+    monkeypatch.setattr(clocks.time, "time", lambda: 1123.0)
     assert not pace.passed(1123.0, since=0.0)
     assert pace.passed(1125.0, since=0.0)
     assert not pace.passed(1125.0, since=1010.0)  # it was not going on before
+    for now in (4723.0, -2477.0):  # an hour on, or back
+        stepped = clocks.Pace(one, running.files_of)
+        stepped._looked = 1100.0
+        monkeypatch.setattr(clocks.time, "time", lambda now=now: now)
+        assert not stepped.passed(1123.0, since=0.0)
+        assert not stepped.passed(1222.0, since=0.0)
+        assert stepped.passed(1250.0, since=0.0)
     assert clocks.reached(running.files_of(one), design.Computed(8, 40.0))
     assert not clocks.reached(running.files_of(one), one.clock)

@@ -5,6 +5,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
+from itertools import cycle
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +39,18 @@ def begun(tmp_path):
 def go_on(argv):
     """Run the program's work in this process; return the exit code."""
     return started(*argv)
+
+
+def test_a_clock_that_is_set_while_a_run_goes_on_changes_nothing_of_it(begun, tmp_path, monkeypatch):
+    honest, steps = time.time, cycle((0, 3600, -3600, 7200))
+    monkeypatch.setattr(time, "time", lambda: honest() + next(steps))
+    limits = ["--max-hours", "0.5", "--stop.member_minutes", "10", "--checkpoint.every_minutes", "10"]
+    assert go_on([*TINY, "--run-dir", str(tmp_path / "set"), *limits]) == 0
+    straight, other = Run.open(begun), Run.open(tmp_path / "set")
+    assert (other.status["status"], other.generation) == ("complete", 2)
+    np.testing.assert_array_equal(other.columns["metrics/fitness"], straight.columns["metrics/fitness"])
+    lasted = np.diff(other.columns["timing/wall_seconds"], prepend=0)
+    assert ((lasted > 0) & (lasted < 1800)).all()
 
 
 def generation(path):

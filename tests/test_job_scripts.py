@@ -125,6 +125,7 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0.5"}, ["", "TERM"], (1, ["pause 100"])),
         ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0"}, ["", "TERM"], (0, ["pause 100", "round 1 of jobs/pbs.sh"])),
         ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
+        ({"HOURS": "0.5", "SECONDS": "7200"}, ["TERM"], (75, ["got TERM"])),  # the clock was set on by two hours
         ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
         ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
     ],

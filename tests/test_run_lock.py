@@ -40,6 +40,7 @@ def test_a_run_whose_directory_was_taken_stops_writing(tmp_path):
 
 @pytest.fixture
 def no_locks(monkeypatch):
+    monkeypatch.setattr(record.lock, "BEAT", 0.05)
     monkeypatch.setattr(record.lock.fcntl, "lockf", failing(errno.ENOLCK))
 
 
@@ -79,6 +80,20 @@ def test_without_locks_a_silent_run_is_taken_over(tmp_path, no_locks, caplog):
         run.status("running", 3)
     run.close()
     assert (tmp_path / "run.lock").read_text().split()[1] == "78"
+
+
+def test_without_locks_a_clock_that_was_set_on_makes_no_live_run_silent(tmp_path, no_locks, monkeypatch):
+    make(tmp_path)
+    (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    honest = record.lock._server_time
+    monkeypatch.setattr(record.lock, "_server_time", lambda path: honest(path) + 3600)
+    monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-3600))  # its next sign of life
+    with pytest.raises(Refused, match="host elsewhere, pid 77, .* last sign of life 0 s ago"):
+        begin(tmp_path)
+    touched(tmp_path, ago=-3600)  # and one that was set back, for a run that has ended: it is not taken for dead too soon
+    monkeypatch.setattr(record.lock, "_server_time", honest)
+    with pytest.raises(Refused, match="last sign of life 0 s ago"):
+        begin(tmp_path)
 
 
 def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path, no_locks, caplog):

@@ -105,6 +105,8 @@ def test_what_the_batch_system_leaves():
     assert batch_system.seconds_left({}) == math.inf
     end = str(int(time.time()) + 1000)
     assert 990 < batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
+    ahead = {"SLURM_JOB_START_TIME": str(int(end) - 600), "SLURM_JOB_END_TIME": end}  # of the clock of this node
+    assert batch_system.seconds_left(ahead) == 600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, ask("1:00:00\n")) == 3600
     assert asked == [["squeue", "-h", "-j", "7", "-o", "%L"]]
     about = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:10:00\n"

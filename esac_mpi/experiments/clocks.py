@@ -5,6 +5,8 @@ pace it had. A run that was stopped a little too soon is not done, and goes on; 
 comparisons at that time.
 """
 
+import math
+import time
 from collections.abc import Callable
 
 from esac_mpi.analysis.clock import computed
@@ -28,25 +30,27 @@ class Pace:
     def __init__(self, planned: Planned, files: Callable[[Planned], RunFiles | None]) -> None:
         """files: returns a run's files, None where they cannot be read now."""
         self._planned, self._files = planned, files
-        self._dated = self._seconds = self._wall = 0.0
+        self._dated = self._seconds = self._wall = self._published = 0.0
+        self._looked = -math.inf
 
     def passed(self, now: float, since: float) -> bool:
-        """Return whether the clock has passed its time `now`; the run has been going on from `since`, as files are dated [s]."""
+        """Return whether the clock has passed its time `now`; the run has been going on from `since`, both monotonic [s]."""
         clock = self._planned.clock
         if clock is None:
             return False
         stride = STRIDE * clock.seconds
         if not self._wall or self._expected(now, since) >= min(self._seconds + stride, clock.seconds - stride):
-            self._look(clock)
+            self._look(clock, now)
         return self._seconds >= clock.seconds or self._expected(now, since) >= (1 + MARGIN) * clock.seconds
 
     def _expected(self, now: float, since: float) -> float:
         """Return where the clock may be by `now` [s]."""
-        ahead = max(0.0, now - max(self._dated, since))
+        ahead = max(0.0, now - max(self._published, since))
         return self._seconds + ahead * self._seconds / self._wall if self._wall else 0.0
 
-    def _look(self, clock: Computed) -> None:
-        """Read what was published since the last look."""
+    def _look(self, clock: Computed, now: float) -> None:
+        """Read what was published since the last look: a clock that was set meanwhile makes it no older than that."""
+        before, self._looked = self._looked, now
         file = self._planned.run_dir / METRICS
         dated = file.stat().st_mtime if file.exists() else 0.0
         if dated == self._dated:
@@ -55,4 +59,5 @@ class Pace:
         if run is None or not run.generation:
             return
         self._dated, self._seconds = dated, float(computed(run, clock.machine)[-1])
+        self._published = now - min(max(0.0, time.time() - dated), now - before)
         self._wall = last(run, "wall_seconds", "timing") or 0.0

@@ -41,11 +41,11 @@ class Going:
     process: subprocess.Popen
     seconds: float  # its wall time [s]
     start: float  # of its process, on the monotonic clock [s]
-    began: float  # the same as files are dated [s]
+    before: tuple[int, int] | None  # status.json as an earlier start has left it
     end: float = math.inf  # when its wall time is over, known once it has begun [s]
     over: bool = False  # whether it was told so
     interrupted: bool = False  # whether it was told to stop before that
-    since: float = math.inf  # when it was first seen to go on, as files are dated [s]
+    since: float = math.inf  # when it was first seen to go on [s]
     pace: clocks.Pace = field(init=False)  # of its computed clock
 
     def __post_init__(self) -> None:
@@ -58,9 +58,9 @@ class Going:
 
     @property
     def taken_up(self) -> bool:
-        """Whether it has said anything since it was started: what an earlier start left behind is older."""
-        status = self.planned.run_dir / STATUS
-        return status.exists() and status.stat().st_mtime >= self.began
+        """Whether it has said anything since it was started; no clock is asked, since it may have been set meanwhile."""
+        now = stamp(self.planned.run_dir / STATUS)
+        return now is not None and now != self.before
 
     def tell(self) -> None:
         """Ask it to save itself and end."""
@@ -70,8 +70,8 @@ class Going:
     def watch(self) -> None:
         """Begin to count once the run says that it goes on; end it when its time is over."""
         if self.since == math.inf and self.taken_up:
-            self.since, self.end = time.time(), time.monotonic() + self.seconds
-        if not self.over and (time.monotonic() >= self.end or self.pace.passed(time.time(), self.since)):
+            self.since, self.end = time.monotonic(), time.monotonic() + self.seconds
+        if not self.over and (time.monotonic() >= self.end or self.pace.passed(time.monotonic(), self.since)):
             self.over = True
             self.process.terminate()
 
@@ -92,6 +92,15 @@ class Ended:
         reached = f", best return {best:,.6g}" if best is not None else ""
         log = f"; exit code {self.code}, see {log_of(self.planned)}" if self.how == "failed" else ""
         return f"{self.planned.run_dir.name}: {self.how}{at}, {self.seconds:.0f} s{reached}{log}"
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from the one that takes its place, None where there is none."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns
 
 
 def files_of(planned: Planned) -> RunFiles | None:
@@ -164,10 +173,10 @@ def begin(planned: Planned, seconds: float) -> Going:
     """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
     log = log_of(planned)
     log.parent.mkdir(parents=True, exist_ok=True)
-    began = time.time() - 1  # file systems round
+    before = stamp(planned.run_dir / STATUS)
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
-    return Going(planned, process, seconds, time.monotonic(), began)
+    return Going(planned, process, seconds, time.monotonic(), before)
 
 
 def outcome(going: Going) -> Ended:

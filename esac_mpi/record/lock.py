@@ -2,7 +2,8 @@
 
 Where the file system has no locks, a run.lock with a holder is taken over only after nobody has touched it for SILENT
 seconds, or if the holder was a process of this host and has ended. Its age is the difference of two times that the file
-server gave, so that no clock of a node matters.
+server gave, so that no clock of a node matters; and since the server's may be set, too, a holder that looks silent is waited for,
+whether it touches run.lock.
 """
 
 import errno
@@ -86,7 +87,10 @@ def _judge(path: Path, descriptor: int, reason: OSError) -> None:
     if not host:
         return
     age = _server_time(path) - os.fstat(descriptor).st_mtime
-    if age < SILENT and not _dead(host, pid):
+    dead = _dead(host, pid)
+    if age >= SILENT and not dead and _is_touched(path):
+        age = 0.0
+    if age < SILENT and not dead:
         wait = f"; without one for {SILENT / 60:.0f} minutes it counts as dead"
         raise _refusal(path, (host, pid, since), f", last sign of life {max(age, 0):.0f} s ago{wait}")
     logger.warning("%s: taken over from host %s, pid %s: last sign of life %.0f s ago", path, host, pid, age)
@@ -117,6 +121,14 @@ def _dead(host: str, pid: str) -> bool:
     except (OSError, OverflowError):
         return False
     return False
+
+
+def _is_touched(path: Path) -> bool:
+    """Return whether a holder of run.lock shows life in the time in which it has to."""
+    before = (path / LOCK).stat().st_mtime_ns
+    time.sleep(1.5 * BEAT)
+    with open(path / LOCK, "rb") as file:  # opened anew: a network file system looks at the server then
+        return os.fstat(file.fileno()).st_mtime_ns != before
 
 
 def _server_time(path: Path) -> float:
