@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -46,11 +48,11 @@ def evolved(tmp_path_factory, alone):
     return path
 
 
-@pytest.fixture
-def cluster():
-    """A Slurm for one test; nothing of it is left afterwards. Its path is short: sockets have names of 107 bytes at most."""
+@contextmanager
+def started(node: str = "CPUs=4") -> Iterator[Cluster]:
+    """Yield a Slurm of two such nodes; nothing of it is left. Its path is short: sockets have names of 107 bytes at most."""
     with tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp") as work:
-        slurm = Cluster(SOFTWARE, Path(work))
+        slurm = Cluster(SOFTWARE, Path(work), node)
         try:
             slurm.up()
             yield slurm
@@ -58,6 +60,13 @@ def cluster():
             slurm.down()
             print(slurm.logs())
         assert slurm.processes() == []
+
+
+@pytest.fixture
+def cluster():
+    """A Slurm for one test."""
+    with started() as slurm:
+        yield slurm
 
 
 class Job:
@@ -207,6 +216,32 @@ def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tm
     other = summary(tmp_path / "cyclic-mdp-seed1")
     assert (other["status"], other["seed"], other["generation"]) == ("complete", 1, GENERATIONS)
     assert_same_run(evolved, job.run)
+
+
+@needs_slurm
+def test_cores_of_two_threads_have_a_rank_each_and_so_many_elements_go_on_at_once(tmp_path):
+    program, log = tmp_path / "program", tmp_path / "log"
+    program.write_text(
+        f'#!/bin/bash\n[ $SLURM_PROCID = 0 ] || exit 0\necho begin >>{log}; sleep 0.5; mkdir -p "${{@: -1}}"\n'
+        f"""printf '{{\\n "status": "complete"\\n}}\\n' >"${{@: -1}}/status.json"; echo end >>{log}\n"""
+    )
+    program.chmod(0o755)
+    own = {"VENV": sys.prefix, "LAUNCH": SRUN, "PROGRAM": str(program), "RUNS": str(tmp_path), "TASKS": "ant"}
+    with started("Sockets=1 CoresPerSocket=2 ThreadsPerCore=2") as cluster:
+        with pytest.raises(AssertionError, match="Requested node configuration is not available"):
+            cluster.submit(JOBS / "slurm.sbatch", "--ntasks=5", **own)  # eight threads, but four cores
+        options = "--ntasks=1", "--time=5", f"--output={tmp_path}/out%a"
+        array = cluster.submit(JOBS / "slurm-array.sbatch", "--array=0-3%2", *options, **own)
+        for element in range(4):
+            wait_for_state(cluster, f"{array}_{element}", "COMPLETED")
+        going = [{"begin": 1, "end": -1}[line] for line in log.read_text().split()]
+        assert max(accumulate(going)) == 2
+        assert sorted(path.name for path in tmp_path.glob("ant-seed*")) == [f"ant-seed{seed}" for seed in range(4)]
+        wide = cluster.submit(
+            JOBS / "slurm.sbatch", "--ntasks=4", "--time=5", f"--output={tmp_path}/out", RUN=f"{tmp_path}/a", **own
+        )
+        wait_for_state(cluster, wide, "COMPLETED")
+        assert (cluster.job(wide)["NumNodes"], cluster.job(wide)["NumTasks"]) == ("2", "4")
 
 
 @needs_slurm

@@ -1,6 +1,6 @@
 """Open MPI under srun --mpi=pmix: the shipped script in a real Slurm of two virtual nodes, with Debian's PMIx beside it.
 
-Two ranks a node at most: on a machine with two processors the third rank of a node fails in MPI_Init, since its place is not there.
+Two ranks a node at most: on a machine of two processors the third rank of a node fails in MPI_Init; its place is not there.
 """
 
 import launchers
@@ -13,7 +13,11 @@ SRUN = "srun -K1 --mpi=pmix"
 needs_pmix = pytest.mark.skipif(
     not any(SOFTWARE.glob("usr/lib/*/pmix2/lib/libpmix.so.2")), reason=f"no PMIx in {SOFTWARE}: tests/slurm/prepare.sh unpacks it"
 )
-pytestmark = [needs_slurm, needs_pmix, pytest.mark.skipif(bool(launchers.missing("openmpi")), reason=launchers.missing("openmpi"))]
+pytestmark = [
+    needs_slurm,
+    needs_pmix,
+    pytest.mark.skipif(bool(launchers.missing("openmpi")), reason=launchers.missing("openmpi")),
+]
 
 
 def test_a_job_of_open_mpi_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, straight, tmp_path):

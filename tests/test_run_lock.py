@@ -88,7 +88,7 @@ def test_without_locks_a_clock_that_was_set_on_makes_no_live_run_silent(tmp_path
     honest = record.lock._server_time
     monkeypatch.setattr(record.lock, "_server_time", lambda path: honest(path) + 3600)
     monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-3600))  # its next sign of life
-    with pytest.raises(Refused, match="host elsewhere, pid 77, .* last sign of life 0 s ago"):
+    with pytest.raises(Refused, match=r"host elsewhere, pid 77, .* last sign of life 0 s ago"):
         begin(tmp_path)
     touched(tmp_path, ago=-3600)  # and one that was set back, for a run that has ended: it is not taken for dead too soon
     monkeypatch.setattr(record.lock, "_server_time", honest)

@@ -48,8 +48,8 @@ ReturnToService=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 MpiDefault=pmi2
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} {node}
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} {node}
 PartitionName=main Nodes=n1,n2 Default=YES PriorityTier=1
 PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=60
 PartitionName=urgent Nodes=n1,n2 PriorityTier=100 PreemptMode=OFF
@@ -62,12 +62,12 @@ ROOT = Path(__file__).parents[2]
 class Cluster:
     """Slurm's daemons and commands.
 
-    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs. environment: what a
-    process needs to be a client.
+    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs. node: what each node has.
+    environment: what a process needs to be a client.
     """
 
-    def __init__(self, software: Path, work: Path) -> None:
-        self.work, self.sbin = work, software / "usr/sbin"
+    def __init__(self, software: Path, work: Path, node: str = "CPUs=4") -> None:
+        self.work, self.sbin, self._node = work, software / "usr/sbin", node
         self.plugins = next(software.glob("usr/lib/*/slurm-wlm"))
         system = self.plugins.parent.name
         libraries = [self.plugins, software / "usr/lib" / system, software / "lib" / system]
@@ -183,7 +183,7 @@ class Cluster:
     def _configuration(self) -> str:
         host, first = socket.gethostname().split(".")[0], random.randrange(10**6, 6 * 10**7)
         user, ports = getpass.getuser(), _free_ports(3)
-        return CONF.format(host=host, user=user, ports=ports, work=self.work, plugins=self.plugins, first=first)
+        return CONF.format(host=host, user=user, ports=ports, node=self._node, work=self.work, plugins=self.plugins, first=first)
 
     def _program(self, name: str) -> Path:
         return next(path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists())
