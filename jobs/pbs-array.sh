@@ -27,12 +27,11 @@ line="configs/esac/$task.toml --seed $seed --run-dir $RUNS/$task-seed$seed"
 [ "$LIST" ] && line=$(sed -n "$((INDEX + 1))p" "$LIST"); RUN=${line##*--run-dir }
 
 cd "$PBS_O_WORKDIR" || exit 1
-up() { awk '{ print int($1) }' /proc/uptime; }; began=$(up)            # [s]; SECONDS would go by a clock that may be set
 . "$VENV/bin/activate" || exit 1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
-pid='' told=''; term() { kill -TERM $pid; }
+pid='' told=''; term() { kill -TERM $pid; }; up() { awk '{ print int($1) }' /proc/uptime; }; began=$(up) # no clock that may be set
 [[ $(${LAUNCH%% *} --version 2>&1) = *"Open MPI"* ]] && term() { kill -USR1 $pid; sleep 2; kill -USR1 $pid; }
 trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the generation, save, stop
 trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s

@@ -105,11 +105,12 @@ def test_aes_rl_has_its_arrivals_on_its_workers(ranks, workers, seconds, idle):
 def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
     begun = {"aes_rl.start_steps": 0, "aes_rl.batch_size": 1, "aes_rl.critic_chunk": 100, "aes_rl.order": "arrival"}
     aes = settings({**AES_RL, **begun, "aes_rl.rl_share": 0.0, "aes_rl.mean_rule": "linear"})
-    found = taken(aes, 2)
+    pieces = with_times(updating=0.019, training=0.001)
+    found = taken(aes, 2, pieces)
     assert found.seconds == pytest.approx(16)
-    assert found.idle == pytest.approx(1 - (16 + 14) / 32)  # from the first arrival on without a break
-    trained = config.updated(aes, {"aes_rl.rl_share": 1.0})  # 1,000 updates; taught from the third on, as 200 steps have come
-    assert taken(trained, 2, with_times(training=0.001)).seconds == pytest.approx(16 + 6)
+    assert found.idle == pytest.approx(1 - (16 + 7 * 1.9) / 32)  # a turn after each arrival
+    trained = config.updated(aes, {"aes_rl.rl_share": 1.0})  # 1,000 updates, from the third on: given out after the first turn
+    assert taken(trained, 2, pieces).seconds == pytest.approx(16 + 6)
 
 
 def test_true_costs_of_aes_rl_are_named_where_they_help():

@@ -12,7 +12,7 @@ import pytest
 from conftest import JOBS, PATIENCE, ROOT
 from whole_runs import wait_for
 
-SCRIPTS = sorted(JOBS.iterdir())
+SCRIPTS = sorted(path for path in JOBS.iterdir() if path.suffix in (".sh", ".sbatch"))
 STAND_INS = {
     "scontrol": """
         [ "$1" = show ] && echo "JobId=7 PreemptTime=${PREEMPTED:-None}" && exit
@@ -167,6 +167,16 @@ def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
     which = {"SLURM_ARRAY_TASK_ID": "1", "PBS_ARRAY_INDEX": "1", "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
     code, said = decide(tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which)
     assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
+
+
+def test_a_container_is_made_of_files_that_exist_and_brings_no_mpi():
+    text = (JOBS / "apptainer.def").read_text()
+    (files,) = re.findall(r"^%files\n((?: +.*\n)+)", text, re.M)
+    copied = [line.split()[:-1] for line in files.splitlines()]
+    assert all((ROOT / name).exists() for names in copied for name in names)
+    installed = re.findall(r"pip install .*?(?:  #|$)", text, re.M)
+    assert f"torch=={re.search(r'^torch==(.*)$', (ROOT / 'constraints.txt').read_text(), re.M)[1]}" in installed[0]
+    assert "mpich" not in installed[1].partition("#")[0]
 
 
 def test_job_scripts_are_short_and_name_files_that_exist():

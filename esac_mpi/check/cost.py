@@ -19,8 +19,8 @@ from esac_mpi.forecast import advice, operators, outlook, work
 from esac_mpi.learning import Flight, Steps
 from esac_mpi.log import duration
 from esac_mpi.noise import Purpose, blocks, integer
-from esac_mpi.params import Params, make_layout, make_policy
-from esac_mpi.rollout import play
+from esac_mpi.params import Params, make_actor, make_layout, make_policy
+from esac_mpi.rollout import explore, play
 
 PLAYING, EPISODES = 1.0, 3  # whole episodes are played for at least this time [s] and as many at least, on each rank
 LONG = 10.0  # no further one is begun after this time [s]
@@ -111,17 +111,21 @@ def put_together(
 
 
 def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:
-    """Play whole episodes with the initial policy, for PLAYING or at least so long; return time and steps, float64 [m, 2]."""
+    """Play whole episodes with the initial policy, for PLAYING or at least so long; return time and steps, float64 [m, 2].
+
+    Where ranks' work is episodes, their transitions are recorded, which takes its time.
+    """
     chosen = params.config
     found: list[tuple[float, int]] = []
-    policy = make_policy(params, env, output=ALGORITHMS[chosen.algorithm].DECLARES.output)
-    policy.set(params.layout.initial(chosen.seed, 0))
+    declared, theta = ALGORITHMS[chosen.algorithm].DECLARES, params.layout.initial(chosen.seed, 0)
+    policy, actor = make_policy(params, env, output=declared.output).set(theta), make_actor(params).set(theta)
     start = now = time.perf_counter()
     least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
     while (now < start + least or len(found) < count) and (not found or now < start + LONG):
-        length = play(env, policy, integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))).episodic_length
+        seed = integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))
+        episode = explore(env, actor, seed)[1] if declared.work == "episodes" else play(env, policy, seed)
         before, now = now, time.perf_counter()
-        found.append((now - before, max(length, 1)))
+        found.append((now - before, max(episode.episodic_length, 1)))
     return np.array(found)
 
 

@@ -28,11 +28,11 @@ def piece(playing: float, updating: float, updates: float, lasted: float, cost: 
 class Giving:
     """What a clock of tasks asks for once one was told.
 
-    options: the algorithm's table. draw: (worker, virtual start [steps]) -> the individual that it gets. turn: the critic's n-th
-    turn, from 0; None = it has none.
+    options: the algorithm's table. draw: (worker, virtual start [steps], whether a turn of the critic was told) -> the individual
+    that it gets. turn: the critic's n-th turn, from 0; None = it has none.
     """
 
-    def __init__(self, options: Any, draw: Callable[[int, int], Arrival], turn: Callable[[int], Piece] | None) -> None:
+    def __init__(self, options: Any, draw: Callable[[int, int, bool], Arrival], turn: Callable[[int], Piece] | None) -> None:
         self._options, self._draw, self._turn = options, draw, turn
         self._at: dict[int, Arrival] = {}  # worker -> what it was given
         self._steps, self._taught, self._turns, self._teaching = 0, 0.0, 0, False
@@ -65,7 +65,7 @@ class Giving:
 
     def _next(self, worker: int, now: int) -> tuple[int, float, Piece, bool]:
         """Return a worker's next individual."""
-        self._at[worker] = self._draw(worker, now)
+        self._at[worker] = self._draw(worker, now, self._taught > 0)
         return worker, now, self._at[worker].piece, False
 
 

@@ -49,11 +49,10 @@ class Individuals:
         self._trained, self._drawn = 1, 1  # since there is something to learn from, each counted from 1
         self._updates = round(aes.actor_updates_window * pieces.length)
 
-    def __call__(self, worker: int, now: int) -> Arrival:
-        """Return the next individual."""
+    def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
+        """Return the next individual; taught: whether there is something to learn from."""
         aes, pieces, number = self._aes, self._pieces, next(self._numbers)
         length = float(np.take(pieces.lengths, number, mode="wrap"))
-        taught = number * pieces.length >= max(aes.start_steps, aes.batch_size) + aes.critic_chunk
         random = generator(self._seed, Purpose.SELECTION, number)
         learns = taught and is_trained(self._trained, self._drawn, aes.rl_gain, aes.rl_share, random)
         self._trained += learns

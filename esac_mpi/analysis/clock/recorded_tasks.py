@@ -94,8 +94,8 @@ class Drawn:
         self._in_turn = given_out(found)
         self._last = max((0.0, *self._totals()))
 
-    def __call__(self, worker: int, now: int) -> Arrival:
-        """Return the individual that a worker gets at a virtual time [steps]."""
+    def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
+        """Return the individual that a worker gets at a virtual time [steps]; what it learned is recorded."""
         queue = self._queues[worker] if self._found.in_order else self._in_turn
         place = self._sent[worker] if self._found.in_order else self._sent.total()
         self._sent[worker] += 1
