@@ -6,16 +6,34 @@ from esac_mpi import threads
 
 threads.limit_program()  # before numpy
 
-from esac_mpi import session
+from esac_mpi import began  # noqa: F401, before MPI
 from esac_mpi.config import load
 from esac_mpi.log import say, warn
 
+HELP = {"-h", "--help"}
+WRONG_USAGE = 2
+
 
 def main(argv: list[str]) -> int:
-    """Run the program on this rank; return its exit code. One rank's exception ends the whole job."""
+    """Run the program on this rank; return its exit code, 2 where there is no MPI. One rank's exception ends the whole job."""
     words = [token for token in argv if token != "--check"]
     command = ["python", "-m", "esac_mpi", *argv]
+    try:
+        from esac_mpi import session
+    except (ImportError, RuntimeError) as error:  # mpi4py's
+        if "libmpi" not in str(error):
+            raise
+        return without_mpi(words)
     return session.program(session.Asked(lambda: load(words, say, warn), command, looks="--check" in argv))
+
+
+def without_mpi(words: list[str]) -> int:
+    """Say that there is no MPI library; help needs none, and raises SystemExit."""
+    if HELP & set(words):
+        load(words, say, warn)
+    advice = "load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
+    print(f"esac_mpi: no MPI library was found: {advice}", file=sys.stderr)
+    return WRONG_USAGE
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT, environment
 from growing_runs import make
 
+import esac_mpi
 from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, completion, examples
 from esac_mpi.commands.__main__ import EXTRAS, main
@@ -147,15 +148,20 @@ assert esac_mpi.__file__.startswith({str(built)!r})
     assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]
 
 
-def test_run_without_an_mpi_library_is_one_sentence(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "esac_mpi.__main__", raising=False)
+def test_run_without_an_mpi_library_is_one_sentence_and_its_help_needs_none(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "esac_mpi.session", raising=False)
+    monkeypatch.delattr(esac_mpi, "session", raising=False)
 
     class NoLibrary:
         def find_spec(self, name, path=None, target=None):
-            if name == "esac_mpi.__main__":
+            if name == "esac_mpi.session":
                 raise RuntimeError("cannot load MPI library\nlibmpi.so: cannot open shared object file")
 
     monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])
-    assert main(["run", "--help"]) == 2
+    assert main(["run", "--algorithm", "es"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), "no MPI library was found" in err) == ("", 1, True)
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--algorithm", "es", "--help"])
+    assert end.value.code == 0
+    assert "--es.population-size" in capsys.readouterr().out.replace("_", "-")
