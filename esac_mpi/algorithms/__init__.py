@@ -1,6 +1,6 @@
 """The algorithms, by name: the files here that config.ALGORITHMS names, or whose forms these are.
 
-A module has five names: DECLARES, State, init(), board(), generation().
+A module has five names: DECLARES, State, init(), board(), generation(); and may have expected(), for forecasts.
 """
 
 from importlib import import_module
