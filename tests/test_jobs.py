@@ -29,6 +29,12 @@ TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
 EVOLUTION = [*SMALL_ES, *TASK]  # where the job is what matters: it begins sooner
 SRUN, MPIRUN = "srun -K1 --mpi=pmi2", "mpirun -n 3"
+STAND_IN = r"""#!/bin/bash
+echo "${CUDA_VISIBLE_DEVICES-none}" >>"$SEEN"
+[ $SLURM_PROCID = 0 ] || exit 0
+echo begin >>"$LOG"; sleep 0.5; mkdir -p "${@: -1}"
+printf '{\n "status": "complete"\n}\n' >"${@: -1}/status.json"; echo end >>"$LOG"
+"""  # in place of the program: begins, sees its GPU, is complete
 needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why")
 
 
@@ -219,15 +225,13 @@ def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tm
 
 
 @needs_slurm
-def test_cores_of_two_threads_have_a_rank_each_and_so_many_elements_go_on_at_once(tmp_path):
-    program, log = tmp_path / "program", tmp_path / "log"
-    program.write_text(
-        f'#!/bin/bash\n[ $SLURM_PROCID = 0 ] || exit 0\necho begin >>{log}; sleep 0.5; mkdir -p "${{@: -1}}"\n'
-        f"""printf '{{\\n "status": "complete"\\n}}\\n' >"${{@: -1}}/status.json"; echo end >>{log}\n"""
-    )
+def test_cores_of_two_threads_have_a_rank_each_so_many_elements_go_on_at_once_and_a_gpu_is_seen(tmp_path):
+    program, log, seen = (tmp_path / name for name in ("program", "log", "seen"))
+    program.write_text(STAND_IN)
     program.chmod(0o755)
     own = {"VENV": sys.prefix, "LAUNCH": SRUN, "PROGRAM": str(program), "RUNS": str(tmp_path), "TASKS": "ant"}
-    with started("Sockets=1 CoresPerSocket=2 ThreadsPerCore=2") as cluster:
+    own |= {"LOG": str(log), "SEEN": str(seen)}
+    with started("Sockets=1 CoresPerSocket=2 ThreadsPerCore=2 Gres=gpu:1") as cluster:
         with pytest.raises(AssertionError, match="Requested node configuration is not available"):
             cluster.submit(JOBS / "slurm.sbatch", "--ntasks=5", **own)  # eight threads, but four cores
         options = "--ntasks=1", "--time=5", f"--output={tmp_path}/out%a"
@@ -242,6 +246,13 @@ def test_cores_of_two_threads_have_a_rank_each_and_so_many_elements_go_on_at_onc
         )
         wait_for_state(cluster, wide, "COMPLETED")
         assert (cluster.job(wide)["NumNodes"], cluster.job(wide)["NumTasks"]) == ("2", "4")
+        assert set(seen.read_text().split()) == {"none"}
+        seen.unlink()
+        options = "--ntasks=2", "--time=5", f"--output={tmp_path}/out"
+        wait_for_state(cluster, cluster.submit(JOBS / "slurm-gpu.sbatch", *options, RUN=f"{tmp_path}/g", **own), "COMPLETED")
+        assert seen.read_text().split() == ["0", "0"]
+        with pytest.raises(AssertionError, match="Requested node configuration is not available"):
+            cluster.submit(JOBS / "slurm-gpu.sbatch", "--gpus=2", *options, RUN=f"{tmp_path}/g", **own)  # on one node
 
 
 @needs_slurm

@@ -48,6 +48,7 @@ ReturnToService=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 MpiDefault=pmi2
+GresTypes=gpu
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} {node}
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} {node}
 PartitionName=main Nodes=n1,n2 Default=YES PriorityTier=1
@@ -62,8 +63,8 @@ ROOT = Path(__file__).parents[2]
 class Cluster:
     """Slurm's daemons and commands.
 
-    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs. node: what each node has.
-    environment: what a process needs to be a client.
+    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs. node: what each node has; a
+    GPU is /dev/null. environment: what a process needs to be a client.
     """
 
     def __init__(self, software: Path, work: Path, node: str = "CPUs=4") -> None:
@@ -87,6 +88,7 @@ class Cluster:
             (self.work / f"tmp-{node}").mkdir()
             (self.work / f"spool-{node}").mkdir()
         self._let_pmix_be_found()
+        (self.work / "gres.conf").write_text("Name=gpu File=/dev/null\n" * ("gpu" in self._node))
         (self.work / "slurm.conf").write_text(self._configuration())
         files = [f"--{kind}-file={self.work / 'munge'}.{kind}" for kind in ("pid", "seed", "log")]
         self._start(
@@ -186,7 +188,12 @@ class Cluster:
         return CONF.format(host=host, user=user, ports=ports, node=self._node, work=self.work, plugins=self.plugins, first=first)
 
     def _program(self, name: str) -> Path:
-        return next(path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists())
+        """Return a program under its own name: as slurmctld-wlm, as Debian calls it, the controller takes itself for a client."""
+        link = self.work / "sbin" / name
+        if not link.exists():
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(next(path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists()))
+        return link
 
     def _start(self, program: str, *arguments: str, name: str = "") -> None:
         name = name or program
