@@ -125,6 +125,7 @@ def _dead(host: str, pid: str) -> bool:
 
 def _is_touched(path: Path) -> bool:
     """Return whether a holder of run.lock shows life in the time in which it has to."""
+    logger.warning("%s: its holder looks silent, by a clock that may have been set: looks again in %.0f s", path, 1.5 * BEAT)
     before = (path / LOCK).stat().st_mtime_ns
     time.sleep(1.5 * BEAT)
     with open(path / LOCK, "rb") as file:  # opened anew: a network file system looks at the server then

@@ -56,7 +56,6 @@ PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=60
 PartitionName=urgent Nodes=n1,n2 PriorityTier=100 PreemptMode=OFF
 """
 NODES = ("n1", "n2")
-PMIX = b"/usr/lib/x86_64-linux-gnu/pmix2/lib"  # where Debian's plugin looks for libpmix.so, which is not installed here
 ROOT = Path(__file__).parents[2]
 
 
@@ -103,12 +102,13 @@ class Cluster:
     def _let_pmix_be_found(self) -> None:
         """Make a copy of the plugin for PMIx that looks in this cluster's directory for its library, if that was unpacked."""
         here, library = self.work / "plugins", next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None)
+        there = f"/usr/lib/{self.plugins.parent.name}/pmix2/lib".encode()  # where the plugin looks for libpmix.so
         here.mkdir()
-        if library is None or len(bytes(here)) > len(PMIX):
+        if library is None or len(bytes(here)) > len(there):
             return
         (here / "libpmix.so").symlink_to(library)
         plugin = next(self.plugins.glob("mpi_pmix_v*.so"))
-        (here / plugin.name).write_bytes(plugin.read_bytes().replace(PMIX, bytes(here).ljust(len(PMIX), b"\0")))
+        (here / plugin.name).write_bytes(plugin.read_bytes().replace(there, bytes(here).ljust(len(there), b"\0")))
         (here / "mpi_pmix.so").symlink_to(plugin.name)
 
     def down(self) -> None:
