@@ -58,6 +58,7 @@ class Generation:
     def work(self) -> float:
         """What it has the ranks do, all together [s]."""
         alone = self.record + self.lesson + self.serial + self.beside + self.phase + self.begun + self.update
+        alone += self.host * self.device
         return float(sum(part.sum() for part in (self.members, self.trained, self.offspring, self.evaluation))) + alone
 
 
