@@ -1,5 +1,6 @@
 """What a study file says, what of it is refused, what Optuna is asked for, and who holds a trial."""
 
+import errno
 import json
 import os
 import re
@@ -14,10 +15,12 @@ import optuna
 import pytest
 from commands import command
 from conftest import ROOT, environment
+from short_runs import failing
 from small_studies import SEARCH, SETTINGS, made, write
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, load, updated
+from esac_mpi.record import lock
 from esac_mpi.search import shown
 from esac_mpi.search.journal import JOURNAL, Journal, distribution
 from esac_mpi.search.owners import FOLDER, Owners, name
@@ -222,6 +225,22 @@ def test_a_trial_is_held_by_a_living_process_alone(tmp_path):
     held = later.claim(3)
     assert file.read_text().split()[:2] == [socket.gethostname(), str(os.getpid())]
     held.close()
+
+
+def test_without_locks_a_silent_trial_is_taken_over_and_one_that_shows_life_is_not(tmp_path, monkeypatch):
+    """Its host is another one, and its last sign of life is older than ten minutes."""
+    file, now = tmp_path / FOLDER / name(3), time.time()
+    file.parent.mkdir()
+    file.write_text("elsewhere 77 then\n")
+    os.utime(file, (now - 700, now - 700))
+    monkeypatch.setattr(lock.fcntl, "lockf", failing(errno.ENOLCK))
+    waited = []
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: (waited.append(seconds), os.utime(file, (now - 650, now - 650))))
+    assert Owners(tmp_path).claim(3) is None
+    monkeypatch.setattr(lock.time, "sleep", waited.append)
+    os.utime(file, (now - 700, now - 700))
+    Owners(tmp_path).claim(3).close()
+    assert max(waited) < Journal(made(tmp_path), fresh=True)._taking.grace_period  # nobody else takes a trial meanwhile
 
 
 def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(tmp_path):

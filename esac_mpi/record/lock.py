@@ -35,7 +35,7 @@ def take(path: Path, create: bool, name: str = LOCK) -> int:
                 return descriptor
             except OSError as error:
                 if error.errno not in BUSY:
-                    _judge(path, descriptor, error)
+                    _judge(path / name, descriptor, error)
                     return descriptor
             time.sleep(0.05 * attempt)
         raise _refusal(path, _holder(descriptor), "")
@@ -80,15 +80,16 @@ def is_free(path: Path, name: str = LOCK) -> bool:
     return True
 
 
-def _judge(path: Path, descriptor: int, reason: OSError) -> None:
+def _judge(file: Path, descriptor: int, reason: OSError) -> None:
     """Warn that there are no locks; refuse a run.lock whose holder may be alive."""
-    logger.warning("%s: no locks on this file system (%s); run.lock is touched as a sign of life instead", path, reason.strerror)
+    path, told = file.parent, "%s: no locks on this file system (%s); %s is touched as a sign of life instead"
+    logger.warning(told, path, reason.strerror, file.name)
     host, pid, since = _holder(descriptor)
     if not host:
         return
     age = _server_time(path) - os.fstat(descriptor).st_mtime
     dead = _dead(host, pid)
-    if age >= SILENT and not dead and _is_touched(path):
+    if age >= SILENT and not dead and _is_touched(file):
         age = 0.0
     if age < SILENT and not dead:
         wait = f"; without one for {SILENT / 60:.0f} minutes it counts as dead"
@@ -123,13 +124,13 @@ def _dead(host: str, pid: str) -> bool:
     return False
 
 
-def _is_touched(path: Path) -> bool:
+def _is_touched(file: Path) -> bool:
     """Return whether a holder of run.lock shows life in the time in which it has to."""
-    logger.warning("%s: its holder looks silent, by a clock that may have been set: looks again in %.0f s", path, 1.5 * BEAT)
-    before = (path / LOCK).stat().st_mtime_ns
+    logger.warning("%s: its holder looks silent, by a clock that may have been set: looks again in %.0f s", file, 1.5 * BEAT)
+    before = file.stat().st_mtime_ns
     time.sleep(1.5 * BEAT)
-    with open(path / LOCK, "rb") as file:  # opened anew: a network file system looks at the server then
-        return os.fstat(file.fileno()).st_mtime_ns != before
+    with file.open("rb") as stream:  # opened anew: a network file system looks at the server then
+        return os.fstat(stream.fileno()).st_mtime_ns != before
 
 
 def _server_time(path: Path) -> float:

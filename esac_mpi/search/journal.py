@@ -2,8 +2,9 @@
 
 Its lock is the one by exclusive creation (JournalFileOpenLock), which NFS has from version 3 on. The other one, by a symbolic
 link, is for NFS 2: it judges the holder by the age of the journal in place of the lock's, and where the journal's path is
-relative it never finds that the holder was killed. A killed one's lock counts for nothing after half a minute. What a crash or a
-full disk left of a line is cut off before the next one is written, or nobody could read the journal any more.
+relative it never finds that the holder was killed. A killed one's lock counts for nothing after half a minute, that of who takes
+a trial after one and a half. What a crash or a full disk left of a line is cut off before the next one is written, or nobody
+could read the journal any more.
 """
 
 import json
@@ -18,6 +19,7 @@ import numpy as np
 
 from esac_mpi.analysis.messages import Missing, Unusable, damaged
 from esac_mpi.config import hint
+from esac_mpi.record import lock
 from esac_mpi.search.space import Choices, Range
 from esac_mpi.search.study import Sampler, Study
 
@@ -32,6 +34,7 @@ except ImportError as error:
 
 NAME = "esac_mpi"  # of the study in its journal
 JOURNAL, TAKING = "journal.log", "taking"  # files of a study's directory
+PATIENCE = round(3 * lock.BEAT)  # for who takes a trial: a silent holder of it may be looked at for 1.5 BEAT [s]
 PARTS = 20  # of the budget of a run: a value is reported in each
 WHY, AGAIN = "why", "again"  # attributes of a trial: why it failed; that it failed once and was begun again
 
@@ -75,7 +78,7 @@ class Journal:
         self._of, file = study, study.path / JOURNAL
         if not fresh and not file.exists():
             raise Unusable(f"{study.path}: no trial was begun yet")
-        self._taking = JournalFileOpenLock(str(study.path / TAKING))
+        self._taking = JournalFileOpenLock(str(study.path / TAKING), PATIENCE)
         try:
             self._storage = JournalStorage(JournalFileBackend(str(file), MendingLock(file)))
             self._study = optuna.create_study(
