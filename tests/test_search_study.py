@@ -137,6 +137,22 @@ def test_other_ranges_are_another_study_and_more_trials_are_not(tmp_path):
     assert read(tmp_path / "study").trials == 5
 
 
+@pytest.mark.parametrize("parts", [
+    {"search": "es.lr_es = [0.1, 0.2]"}, {"search": SEARCH.replace("[4, 6]", "[6, 8]")},
+    {"settings": SETTINGS.replace("hidden = [4]", "hidden = [8]")},
+])  # fmt: skip
+def test_trials_are_not_shown_as_those_of_a_file_that_was_changed_since(tmp_path, capsys, parts):
+    """Its settings would be told as those of the best trial, though no trial had them."""
+    study = made(tmp_path)
+    journal = Journal(study, fresh=True)
+    journal.values(journal.begin())
+    journal.complete(0, 1.0)
+    for action in ("show", "best"):
+        assert search.main([action, str(write(tmp_path, **parts))]) == 2
+        assert "holds a study with other settings" in capsys.readouterr().err
+        assert search.main([action, str(study.path)]) == 0
+
+
 def test_a_field_that_other_choices_let_be_unread_is_left_out_of_the_trial(tmp_path):
     settings = SETTINGS.replace('algorithm = "es"', "") + "cem.population_size = 8"
     study = made(

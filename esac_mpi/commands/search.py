@@ -70,7 +70,9 @@ def said(options: argparse.Namespace) -> Iterator[object]:
         study.checked(found, lambda text: None)
         study.begin(found)
         yield from shown.jobs(found, options.study, options.tasks)
-    elif options.action == "best":
+        return
+    study.refuse_another(found)
+    if options.action == "best":
         yield from written(shown.best(found).rstrip(), options.out)
     else:
         yield from (shown.rows if options.json else shown.table)(found, options.top)

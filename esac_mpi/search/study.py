@@ -177,9 +177,8 @@ def of_choices(space: Space) -> Iterator[dict[str, Any]]:
 def begin(study: Study) -> None:
     """Make the study's directory, or find it made by the same study; more trials are no other study. Raises Unusable, Unsaved."""
     file = study.path / STUDY
-    if file.exists():
-        compare(begun(study.path), study)
-    elif study.path.exists() and any(not path.name.startswith(STUDY) for path in study.path.iterdir()):
+    refuse_another(study)
+    if not file.exists() and study.path.exists() and any(not path.name.startswith(STUDY) for path in study.path.iterdir()):
         raise Unusable(f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}')
     study.path.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"study": study.table, "file": plain(study.file)}, indent=1, sort_keys=True).encode()
@@ -190,6 +189,12 @@ def begin(study: Study) -> None:
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as JSON has them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def refuse_another(study: Study) -> None:
+    """Raise Unusable where the study's directory holds another study: its trials are not this one's."""
+    if (study.path / STUDY).exists():
+        compare(begun(study.path), study)
 
 
 def compare(old: Study, new: Study) -> None:
