@@ -122,7 +122,7 @@ class Task:
         self._say_status("running", trial=number)
         log.say(f"trial {number}: {listed(found)}")
         for place in range(len(self._study.seeds)):
-            if wished:
+            if wished or self._stop.wished:
                 raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
             value, wished = yield from self._made(number, found, place, values)
             if value is None:
@@ -166,24 +166,27 @@ class Task:
         return max(self._end - time.monotonic(), 1.0) / 3600 if self._end < math.inf else 0.0
 
     def _listener(self, number: int, config: Config, place: int, values: list[float]) -> Listener:
-        """Return what hears of a run's rows, and ends it where its trial is to be given up.
+        """Return what hears of a run's rows, and ends it where its trial is to be given up, or a signal came before it began.
 
         A value stands for a part of the budget: the mean of the seeds before this one and of this one so far.
         """
         reported = [self._journal.trial(number).reported]
 
-        def hears(row: dict[str, Any]) -> bool:
+        def tells(row: dict[str, Any]) -> None:
             value = so_far(row, self._study.measure)
             share = job.spent(config, row["generation"], counters(row))
             step = place * PARTS + min(int(share * PARTS), PARTS)
             if value is None or share >= 1 or step == place * PARTS or step <= reported[0]:
-                return False
+                return
             reported[0] = step
             try:
                 self._given_up = self._journal.report(number, step, float(np.mean([*values, value])))
             except OSError as error:
                 log.warn(f"trial {number}: {error}; its value at step {step} is not in the journal")
-            return self._given_up
+
+        def hears(row: dict[str, Any]) -> bool:
+            tells(row)
+            return self._given_up or self._stop.wished
 
         return hears
 
