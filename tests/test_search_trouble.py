@@ -33,3 +33,25 @@ def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(tm
     assert states(study) == [(0, "running")]
     assert work.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
+
+
+def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_there(tmp_path, monkeypatch):
+    """Beneath the one trial before it from its first value on, which is of generation 1 of 10."""
+    study = made(tmp_path, "trials = 2", tail="[pruner]\nstartup = 1\nwarmup = 0.0")
+    journal = Journal(study, fresh=True)
+    journal.values(journal.begin())
+    for step in range(1, 20):
+        journal.report(0, step, 1e6)
+    journal.complete(0, 1e6)
+
+    def dies(*arguments):
+        raise ZeroDivisionError
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(task, "write_status", dies)
+        with pytest.raises(ZeroDivisionError):
+            work.search(study.path, Alone())
+    assert states(study) == [(0, "complete"), (1, "running")]
+    assert work.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "complete"), (1, "pruned")]
+    assert (Run.open(study.run_of(1, 100)).generation, Journal(study).trial(1).reported) == (1, 2)

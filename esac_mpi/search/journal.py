@@ -133,6 +133,10 @@ class Journal:
         trial.report(value, step)
         return trial.should_prune()
 
+    def is_beaten(self, number: int) -> bool:
+        """Return whether a trial is to be given up by what it has told so far."""
+        return self._open(number).should_prune()
+
     def again(self, number: int) -> None:
         """Note that a trial which failed is begun again."""
         self._open(number).set_user_attr(AGAIN, True)

@@ -36,6 +36,7 @@ from esac_mpi.stop import Stop
 POLL = 1.0  # between two looks at what others do [s]
 EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
 PRUNED = "pruned"  # status of a run that was given up
+UNFINISHED = ("running", "requeue")  # statuses of one that was to be, where its task died before it said so
 GO_ON = "run the same command again"
 
 
@@ -138,10 +139,10 @@ class Task:
         """Make a trial's run of a seed, or find what became of it. Raises Left."""
         seed = self._study.seeds[place]
         path = self._study.run_of(number, seed)
-        status = read_status(path).get("status")
-        if status == PRUNED:
+        status, trial = read_status(path).get("status"), self._journal.trial(number)
+        if status == PRUNED or (status in UNFINISHED and trial.reported > place * PARTS and self._journal.is_beaten(number)):
             return self._prune(number, path)
-        if status == "failed" and self._journal.trial(number).again:
+        if status == "failed" and trial.again:
             return self._fail(number, f"the run in {path} failed twice")
         if status == "failed":
             self._journal.again(number)
