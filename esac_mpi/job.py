@@ -26,11 +26,11 @@ RETRY = 60.0  # time after which a checkpoint that could not be written is tried
 
 
 class Ended(Exception):
-    """The run ends here, on all ranks, with `code`; rank 0 prints the message."""
+    """The run ends here, on all ranks, with `code`; rank 0 prints the message. kind: of the error behind it, if there is one."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, kind: type[BaseException] | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.kind = code, kind
 
 
 def together(world: World, action: Callable[[], Any], codes: dict[type[Exception], int]) -> Any:
@@ -41,7 +41,7 @@ def together(world: World, action: Callable[[], Any], codes: dict[type[Exception
         result = action()
     except tuple(codes) as error:
         code = next(code for kind, code in codes.items() if isinstance(error, kind))
-        failure = (code, str(error))
+        failure = (code, str(error), type(error))
     for found in world.gather(failure):
         if found is not None:
             raise Ended(*found)

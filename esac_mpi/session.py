@@ -132,8 +132,8 @@ def as_end(error: BaseException, shared: tuple[type[Exception], ...]) -> job.End
     if isinstance(error, job.Ended):
         return error
     if isinstance(error, comm.LaunchError):
-        return job.Ended(job.WRONG_USAGE, str(error))
-    return job.Ended(job.FAILED, last_words(error)) if isinstance(error, shared) else None
+        return job.Ended(job.WRONG_USAGE, str(error), type(error))
+    return job.Ended(job.FAILED, last_words(error), type(error)) if isinstance(error, shared) else None
 
 
 def last_words(error: BaseException) -> str:

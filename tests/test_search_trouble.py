@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
+from conftest import environment
 from small_studies import made
 
 from esac_mpi.policies.ranks import Alone
@@ -55,3 +58,31 @@ def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_the
     assert work.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "pruned")]
     assert (Run.open(study.run_of(1, 100)).generation, Journal(study).trial(1).reported) == (1, 2)
+
+
+HELD = """
+import sys, time
+from pathlib import Path
+from esac_mpi.record.held import Held
+held = Held(Path(sys.argv[1]))
+held.claim()
+print("held", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path, capfd):
+    """Somebody has the directory of its run; there is a complete trial, by which settings alone are known to be at fault."""
+    study = made(tmp_path, "trials = 2")
+    journal = Journal(study, fresh=True)
+    journal.values(journal.begin())
+    journal.complete(0, 1.0)
+    line = [sys.executable, "-c", HELD, str(study.run_of(1, 100))]
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        assert work.search(study.path, Alone()) == 2
+        process.kill()
+    assert "in use by another run" in capfd.readouterr().out
+    assert states(study) == [(0, "complete"), (1, "running")]
+    assert work.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "complete"), (1, "complete")]

@@ -196,7 +196,7 @@ class Task:
         if ending.code == job.STOPPED:
             raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
-        if ending.of_settings or (ending.code == job.WRONG_USAGE and others):
+        if ending.of_settings or (ending.code == job.WRONG_USAGE and others and not ending.of_machine):
             return ending.said
         raise Left(ending.code, f"trial {number}: {ending.said or 'its run failed; its log.txt tells'}")
 

@@ -23,6 +23,7 @@ from esac_mpi.set_up import make_task
 from esac_mpi.stop import Stop
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
+OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused)  # any settings would meet it
 CODES: dict[type[Exception], int] = {Refused: WRONG_USAGE, Unreadable: 65, Unsaved: UNSAVED, OSError: UNSAVED}
 
 
@@ -35,11 +36,12 @@ class Order(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a training ended. of_settings: whether its settings were at fault; wished: whether a rank wishes to stop."""
+    """How a training ended. of_settings, of_machine: what was at fault, if known; wished: whether a rank wishes to stop."""
 
     code: int
     said: str = ""
     of_settings: bool = False
+    of_machine: bool = False
     wished: bool = False
 
 
@@ -130,5 +132,6 @@ def trained(order: Order | None, world: Any) -> Ending:
         outcome = session.guest(session.Asked(lambda: (asked.config, False), asked.command, asked.listener), quiet=True)
         ending = Ending(outcome.code, wished=outcome.wished)
     except Ended as end:
-        ending = Ending(end.code, str(end), isinstance(end.__context__, OF_SETTINGS))
+        kind = end.kind or Ended
+        ending = Ending(end.code, str(end), issubclass(kind, OF_SETTINGS), issubclass(kind, OF_MACHINE))
     return ending._replace(wished=any(world.gather(ending.wished)))
