@@ -276,9 +276,15 @@ def test_peers_that_are_not_installed_are_left_out_and_said(tmp_path, monkeypatc
     assert said.count("stable_baselines3 is not installed and left out") == said.count("evotorch is not installed") == 1
 
 
-def test_a_race_of_no_time_is_refused(tmp_path):
-    with pytest.raises(Unusable, match="--limit -1, --rounds 2: both must be positive"):
-        plans.planned(options(tmp_path, limit=-1.0))
+@pytest.mark.parametrize(("limit", "said"), [(-1.0, "-1"), (math.nan, "nan"), (INF, "inf")])
+def test_a_race_of_no_time_is_refused(tmp_path, limit, said):
+    with pytest.raises(Unusable, match=f"--limit {said}, --rounds 2: both must be positive and finite"):
+        plans.planned(options(tmp_path, limit=limit))
+
+
+def test_a_task_that_a_toy_race_does_not_have_is_refused(tmp_path):
+    with pytest.raises(Unusable, match="--quick has a task of its own, InvertedPendulum-v5"):
+        plans.planned(options(tmp_path, task=["Hopper-v5"]))
 
 
 @pytest.mark.parametrize(("words", "said"), [(["--task", "Hopper-v4"], "--task Hopper-v4"), (["--only", "sac"], "--only sac")])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ class Run:
 
 def planned(options: argparse.Namespace) -> list[Run]:
     """Return all runs that are asked for, in their order. Raises Unusable for what is not there."""
+    if options.quick and options.task:
+        raise Unusable(f"--quick has a task of its own, {TOY.id}: leave --task out")
     tasks = [TOY] if options.quick else chosen(field.tasks(), options.task, lambda task: task.id, "--task")
     entries = chosen(list(field.ENTRIES), options.only, lambda entry: entry.name, "--only")
     missing = {library for library in {entry.library for entry in entries} - {""} if not installed(library)}
@@ -68,8 +71,8 @@ def planned(options: argparse.Namespace) -> list[Run]:
     cores, cpu = len(affinity.cores()), provenance.cpu()
     seeds = options.rounds or (1 if options.quick else SEEDS)
     limit = options.limit or (TOY_LIMIT if options.quick else LIMIT)
-    if min(limit, seeds) <= 0:
-        raise Unusable(f"--limit {limit:g}, --rounds {seeds}: both must be positive")
+    if seeds < 1 or not 0 < limit < math.inf:
+        raise Unusable(f"--limit {limit:g}, --rounds {seeds}: both must be positive and finite")
     hidden = TOY_HIDDEN if options.quick else field.hidden()
     found = []
     for seed in range(seeds):
