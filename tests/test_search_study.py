@@ -151,6 +151,9 @@ def test_trials_are_not_shown_as_those_of_a_file_that_was_changed_since(tmp_path
         assert search.main([action, str(write(tmp_path, **parts))]) == 2
         assert "holds a study with other settings" in capsys.readouterr().err
         assert search.main([action, str(study.path)]) == 0
+    capsys.readouterr()
+    assert search.main(["show", str(study.path), "--top", "-1"]) == 2
+    assert capsys.readouterr().err == "--top must be 0 or more, got -1\n"
 
 
 def test_a_field_that_other_choices_let_be_unread_is_left_out_of_the_trial(tmp_path):

@@ -74,6 +74,8 @@ def said(options: argparse.Namespace) -> Iterator[object]:
     study.refuse_another(found)
     if options.action == "best":
         yield from written(shown.best(found).rstrip(), options.out)
+    elif options.top < 0:
+        raise Unusable(f"--top must be 0 or more, got {options.top}")
     else:
         yield from (shown.rows if options.json else shown.table)(found, options.top)
 
