@@ -172,8 +172,11 @@ def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
 def test_a_container_is_made_of_files_that_exist_and_brings_no_mpi():
     text = (JOBS / "apptainer.def").read_text()
     (files,) = re.findall(r"^%files\n((?: +.*\n)+)", text, re.M)
-    copied = [line.split()[:-1] for line in files.splitlines()]
-    assert all((ROOT / name).exists() for names in copied for name in names)
+    copied = [line.split() for line in files.splitlines()]
+    assert {len(words) for words in copied} == {2}  # a source and where it goes; Apptainer reads no third word
+    assert all((ROOT / name).exists() and where == "/src/" for name, where in copied)
+    needed = {"setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "constraints.txt", "esac_mpi", "configs", "jobs"}
+    assert needed <= {name for name, _ in copied}
     installed = re.findall(r"pip install .*?(?:  #|$)", text, re.M)
     assert f"torch=={re.search(r'^torch==(.*)$', (ROOT / 'constraints.txt').read_text(), re.M)[1]}" in installed[0]
     assert "mpich" not in installed[1].partition("#")[0]
