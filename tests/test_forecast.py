@@ -78,6 +78,14 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
     assert taken(none, 4).seconds == pytest.approx(4)
 
 
+def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
+    """Two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700, in every second generation."""
+    esac = settings(**PHASES, esac__replayed="winners", esac__replayed_members=2)
+    assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
+    budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
+    assert taken(budget, 4).seconds == pytest.approx(1 + 6)  # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
+
+
 def test_phases_of_virtual_time_follow_one_another():
     chosen = settings(**PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0)
     chosen = config.updated(chosen, {"esac.sac_min_steps": 200})

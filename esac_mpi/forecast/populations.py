@@ -18,7 +18,7 @@ from esac_mpi.config import Config, Evolution
 class Phase(NamedTuple):
     """What a phase of the learner does."""
 
-    steps: float  # that it plays
+    steps: float  # that it plays, the population's episodes again among them
     seconds: float
 
 
@@ -54,10 +54,11 @@ class Phases:
         self._found: Any = SimpleNamespace(length=lengths, trial_steps=0)
         self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
         self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
-        replayed = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length * pieces.step
+        again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
         steps = esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
         updates = steps * config.sac.updates_per_step
-        self.phase = Phase(steps, replayed + steps * pieces.playing + updates * pieces.updating)
+        seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
+        self.phase = Phase(again + steps, seconds)
 
     def of(self, k: int) -> tuple[bool, bool]:
         """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
