@@ -1,6 +1,7 @@
 """What a GPU can be in the way of, on a machine without one: torch's answers are made up."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from esac_mpi.policy import Layout
 
 OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
 FREE = 2**28 + 1000  # bytes
+ROOT: Any = SimpleNamespace(rank=0)
 FOREIGN = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImageForDevice'"
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported"
 
@@ -214,12 +216,12 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
     monkeypatch.setattr(learners, "make", lambda *_, **__: made)
     monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 4321.4)
     config, env = updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}), make("CyclicMDP-v0")
-    (line,) = check.learner(config, env)
+    (line,) = check.learner(config, env, ROOT)
     assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 268,436,456 free beside this learner; driver ")
     assert line.found.endswith("; 4,321 updates/s, fp32")
 
     monkeypatch.setattr(chunks, "updates_per_second", raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"))
-    (line,) = check.learner(config, env)
+    (line,) = check.learner(config, env, ROOT)
     assert (line.fatal, line.remedy) == (True, "CUDA out of memory. Tried to allocate 1.00 GiB")
     assert line.found.endswith("; its updates fail")
 
@@ -227,6 +229,31 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
         raise NoDevice("too small")
 
     monkeypatch.setattr(learners, "make", refused)
-    (line,) = check.learner(config, env)
+    (line,) = check.learner(config, env, ROOT)
     assert (line.fatal, line.remedy) == (True, "too small")
-    assert check.learner(updated(config, {"learner.device": "cpu"}), env) == []
+    assert check.learner(updated(config, {"learner.device": "cpu"}), env, ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "rows"),
+    [
+        ("aes_rl", {"workers": 2, "update_cost": 10.0, "critic_chunk": 10}, 300 + 2 * (10 * 10 * 40 + 6 * 40 + 1 + 40)),
+        ("cem_rl", {}, 300),
+        ("td3", {"steps_per_generation": 7}, 300 + 7),
+    ],
+)
+def test_the_check_asks_for_the_room_that_a_run_takes_on_the_device(cuda, monkeypatch, name, fields, rows):
+    """Beside the capacity: what comes in while AES-RL's tasks are at work, what a phase overwrites."""
+    asked, honest = [], learners.make
+    monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 1.0)
+
+    def make_on_a_cpu(learner, config, *start):
+        asked.append(honest(learner, updated(config, {"learner.device": "cpu"}), *start))
+        return asked[0]
+
+    monkeypatch.setattr(learners, "make", make_on_a_cpu)
+    chosen = {"algorithm": name, "learner.device": "cuda", "task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8,)}
+    chosen |= {f"{name}.replay_capacity": 300, f"{name}.batch_size": 16, "budget.nominal_steps": 0, "budget.env_steps": 10**6}
+    config = updated(Config(), {**chosen, **{f"{name}.{field}": value for field, value in fields.items()}})
+    check.learner(config, make("CyclicMDP-v0", 40), ROOT)
+    assert len(asked[0].replay.ring) == rows

@@ -1,15 +1,17 @@
 """From what no run can begin, what --check says of it, and which seeds are spent."""
 
+import gc
 import re
 import shutil
+import weakref
 
 import pytest
 from mpi4py import MPI
 from warm_starts import Sources, options, started
 from whole_runs import assert_same_run
 
-from esac_mpi import check
-from esac_mpi.check import directory
+from esac_mpi import check, learners
+from esac_mpi.check import cost, directory
 from esac_mpi.comm import World
 from esac_mpi.config import load
 from esac_mpi.envs import make
@@ -110,6 +112,32 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     assert (code, line[1].endswith("WRONG: noise_table_size = 5: theta alone has 45 parameters")) == (2, True)
     assert checked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
+
+
+def test_the_check_has_one_learner_at_a_time(sources, tmp_path, monkeypatch):
+    """A device may have room for one; what a GPU's is made of holds it in a circle."""
+    made, honest, source = [], learners.make, sources("td3")
+
+    def make_one(*given, **more):
+        assert all(learner() is None for learner in made)
+        learner = honest(*given, **more)
+        learner.circle = [learner]
+        made.append(weakref.ref(learner))
+        return learner
+
+    monkeypatch.setattr(learners, "make", make_one)
+    monkeypatch.setattr(directory, "WRITTEN", 2**20)
+    monkeypatch.setattr(cost, "PLAYING", 0.01)
+    monkeypatch.setattr(cost, "UPDATING", 0.01)
+    words = [*options("td3"), "--from", source, "--seed", 1, "--run-dir", tmp_path / "run"]
+    world = World(MPI.COMM_SELF)
+    gc.disable()
+    try:
+        assert check.check(load([str(word) for word in words])[0], world) == 0
+    finally:
+        gc.enable()
+        world.free()
+    assert len(made) == 2
 
 
 def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, capfd):

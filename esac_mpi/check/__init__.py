@@ -27,7 +27,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     exchanged = exchange.look(world)
     lines = []
     if world.rank == 0:
-        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env)]
+        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
         lines += task.playing(config, ranks)
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]

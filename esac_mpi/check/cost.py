@@ -155,6 +155,7 @@ def learner_seconds(params: Params, env: envs.Env, spare: int) -> tuple[float, f
     if getattr(chosen.own, "episodes_on", "root") == "ranks":  # whose updates follow one another, after all episodes
         chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
     theta = params.layout.initial(chosen.seed, 0)
+    learners.clear()  # other lines had one: a device may have room for one
     made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
     cpu, phase = str(made.device) == "cpu", phase_of(chosen, made, env)
     playing, updating = phases(made, phase, UPDATING)

@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import envs, set_up
+from esac_mpi import capacity, envs, epsilon, learners, set_up
 from esac_mpi.comm import boards
 from esac_mpi.config import Config
 from esac_mpi.params import Params, make_layout
+
+# what a run that is begun may have no room, device or library for
+NO_START = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge, epsilon.TableTooSmall, MemoryError)
 
 
 class Counter:

@@ -3,17 +3,21 @@
 Never run on a device so far; tests/test_gpu.py holds its words where torch's answers are made up.
 """
 
-from esac_mpi import envs, learners
+from esac_mpi import envs, learners, set_up
 from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.check.counter import NO_START, begun
 from esac_mpi.check.report import Line
+from esac_mpi.comm import World
 from esac_mpi.config import Config
-from esac_mpi.params import make_layout
 
 SECONDS = 2.0  # of updates that are measured
 
 
-def learner(config: Config, env: envs.Env | None) -> list[Line]:
-    """Return the line about the GPU; none where the learner would be on a CPU, or machine.py has said why it cannot be."""
+def learner(config: Config, env: envs.Env | None, world: World) -> list[Line]:
+    """Return the line about the GPU; none where the learner would be on a CPU, or machine.py has said why it cannot be.
+
+    It is made as a run's is, with the room that its replay has beside the capacity.
+    """
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None or env is None or config.learner.device == "cpu":
         return []
@@ -21,10 +25,10 @@ def learner(config: Config, env: envs.Env | None) -> list[Line]:
 
     if not torch.cuda.is_available():
         return []
-    layout, discrete, name = make_layout(config, env), envs.is_discrete(env), learning.learner(config)
     try:
-        made = learners.make(name, config, layout, layout.initial(config.seed, 0), discrete=discrete)
-    except (learners.NoDevice, learners.NotInstalled) as error:
+        params, state, _ = begun(config, env, 1)
+        made = set_up.make_learner(params, env, state, world)
+    except NO_START as error:
         return [Line("GPU", "not to be used", str(error), True)]
     (free, total), driver = torch.cuda.mem_get_info(), learners.load("gpu").driver()
     found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory, {free:,} free beside this learner"

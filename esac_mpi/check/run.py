@@ -1,7 +1,7 @@
 """The line about what a start would do with what is in the run directory: a new run, one that goes on, or a refusal."""
 
-from esac_mpi import capacity, envs, epsilon, learners, provenance, set_up, state
-from esac_mpi.check.counter import begun
+from esac_mpi import envs, learners, provenance, set_up, state
+from esac_mpi.check.counter import NO_START, begun
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.comm import World
@@ -9,8 +9,6 @@ from esac_mpi.config import Config
 from esac_mpi.counters import Counters
 from esac_mpi.job import spent
 from esac_mpi.params import make_layout
-
-NO_START = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge, epsilon.TableTooSmall, MemoryError)
 
 
 def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
@@ -46,6 +44,7 @@ def begun_from(config: Config, env: envs.Env | None, now: dict[str, str], world:
     try:
         source = warm_start.find(config.start_from, config, env, make_layout(config, env).d, set_up.run_directory(config))
         params, state, _ = begun(config, env, world.size)
+        learners.clear()  # the line about the GPU had one: a device may have room for one
         found = warm_start.plan(source, config, state, set_up.make_learner(params, env, state, world), now)
     except tuple(codes) as error:
         return [Line("start", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
