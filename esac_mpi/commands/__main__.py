@@ -63,8 +63,9 @@ def carry_out(name: str, arguments: list[str]) -> int:
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if "libmpi" not in str(error):
             raise
-        advice = "load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
-        print(f"esac_mpi: no MPI library was found: {advice}", file=sys.stderr)
+        from esac_mpi.__main__ import without_mpi
+
+        return without_mpi([])
     return WRONG_USAGE
 
 
