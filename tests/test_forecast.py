@@ -138,6 +138,14 @@ def test_barriers_take_what_an_exchange_told():
     assert outlook.cluster(1, 1, measured, 1) == Cluster(1, 1)
 
 
+def test_each_figure_of_a_range_is_told_from_the_smaller_one():
+    """A budget of steps: a hundred a generation of 2 s, or 400 a generation of 5 s."""
+    es = settings(algorithm="es", es__population_size=4, **BUDGET | {"budget.generations": 0, "budget.env_steps": 4000})
+    told = cost.line(es, Pieces(np.full(4, 0.25), np.full(4, 25), 100, slot=0.5), 1, 1, 60.0).found
+    assert told.startswith("2 to 5 s a generation, 50s to 1m20s for the whole budget, 0.0139 to 0.0222 core-hours; ")
+    assert told.endswith("that is 2 jobs of the time left")
+
+
 def test_time_left_is_held_against_the_forecast():
     es = settings(algorithm="es", es__population_size=4, **BUDGET)
     assert cost.line(es, PIECES, 1, 1, 7.0).found.endswith("that is 3 jobs of the time left")

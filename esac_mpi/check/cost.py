@@ -221,13 +221,13 @@ def line(chosen: config.Config, pieces: Pieces, ranks: int, per_node: int, secon
     later = pieces.at_horizon() if pieces.length < WHOLE * pieces.horizon else pieces
     own = outlook.outlook(chosen, later, on)
     first = own if later is pieces else outlook.outlook(chosen, pieces, on)
-    low, high = sorted((first, own), key=lambda one: one.seconds)
 
-    def span(form: Callable[[outlook.Outlook], str]) -> str:
-        return form(low) if form(low) == form(high) else f"{form(low)} to {form(high)}"
+    def span(name: str, form: Callable[[float], str]) -> str:
+        low, high = map(form, sorted((getattr(first, name), getattr(own, name))))
+        return low if low == high else f"{low} to {high}"
 
-    found = f"{span(lambda o: f'{o.generation:.3g}')} s a generation, {span(lambda o: duration(o.seconds))} for the whole budget"
-    found += f", {span(lambda o: f'{o.core_hours:.3g}')} core-hours; ranks idle {span(lambda o: f'{o.idle:.0%}')} of the time"
-    if high.seconds > seconds_left > 0:
-        found += f"; that is {math.ceil(high.seconds / seconds_left)} jobs of the time left"
+    found = f"{span('generation', '{:.3g}'.format)} s a generation, {span('seconds', duration)} for the whole budget"
+    found += f", {span('core_hours', '{:.3g}'.format)} core-hours; ranks idle {span('idle', '{:.0%}'.format)} of the time"
+    if (longest := max(first.seconds, own.seconds)) > seconds_left > 0:
+        found += f"; that is {math.ceil(longest / seconds_left)} jobs of the time left"
     return Line("forecast", found, advice.advice(chosen, later, on, own))
