@@ -27,11 +27,15 @@ def launcher() -> str:
     return found
 
 
+def environ(**more: str) -> dict[str, str]:
+    """Return the environment of a program that finds this one, and what else is to be in it."""
+    return {**os.environ, **more, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
 def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | None, str]:
     """Run a program that finds this one, for so long at most; return its exit code, None if it was ended, and what it printed."""
     said: list[str] = []
-    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    code = processes.follow(line, seconds, said.append, {**os.environ, "PYTHONPATH": path})
+    code = processes.follow(line, seconds, said.append, environ())
     return code, "\n".join(said)
 
 

@@ -39,7 +39,7 @@ from esac_mpi import processes
 from esac_mpi.analysis.command import parser
 from esac_mpi.benchmarks import gpu_bits, gpu_rates, gpu_runs, gpu_scaling
 from esac_mpi.benchmarks.gpu_bits import Finding
-from esac_mpi.benchmarks.program import ROOT
+from esac_mpi.benchmarks.program import environ
 
 MACHINE, FIRST = "machine", 60.0  # what is asked first, and how long at most: the first import of torch is slow [s]
 FAILED, AGAIN, NO_GPU = 1, 75, 2  # exit codes
@@ -137,5 +137,4 @@ def main(argv: list[str]) -> int:
 def in_a_process(name: str, device: str, seconds: float, tell: Callable[[str], object]) -> int | None:
     """Do a part in a process of its own, so that it can be ended and leaves nothing on the device; return how it ended."""
     line = [sys.executable, "-m", "esac_mpi.commands", "gpu_check", "--here", name, "--device", device]
-    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    return processes.follow(line, seconds, tell, {**os.environ, "PYTHONPATH": path})
+    return processes.follow(line, seconds, tell, environ())

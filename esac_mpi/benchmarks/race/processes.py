@@ -16,7 +16,7 @@ import numpy as np
 
 from esac_mpi import processes, provenance
 from esac_mpi.benchmarks.measurement import say
-from esac_mpi.benchmarks.program import ROOT, launcher
+from esac_mpi.benchmarks.program import environ, launcher
 from esac_mpi.benchmarks.race import field, rows
 from esac_mpi.benchmarks.race.plans import Run
 from esac_mpi.benchmarks.race.running import Look, Plan
@@ -54,10 +54,9 @@ def command(run: Run, file: Path) -> list[str]:
 def finished(run: Run, plan: Plan, file: Path, log: Path) -> tuple[int, bool]:
     """Run a competitor's process to its end; return its exit code, and whether it had to be ended."""
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environ = {**os.environ, **one, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(
-            command(run, file), env=environ, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            command(run, file), env=environ(**one), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             while process.poll() is None:
