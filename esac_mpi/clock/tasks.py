@@ -100,9 +100,8 @@ class AtWork:
         self.task.progress = int(self.piece.over(self.spent) + ALIKE)
 
 
-Give = Callable[
-    [Task | None], Iterator[tuple[int, float, Piece, bool]]
-]  # told -> (worker, virtual start, piece, rank 0's) to give
+# told -> (worker, virtual start, piece, whether it is rank 0's) to give
+Give = Callable[[Task | None], Iterator[tuple[int, float, Piece, bool]]]
 
 
 class Queue:

@@ -32,11 +32,13 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
         if getattr(own, "sac_phases", False) and own.phase_timing == "interval":
             lag, interval = f"{config.algorithm}.learner_lag", f"{config.algorithm}.gradient_interval"
             if not own.learner_lag and on.ranks > 1:
-                yield Other(f"--{lag} {own.gradient_interval}", outlook(*changed(config, lag, own.gradient_interval, pieces), on))
+                yield Other(
+                    f"--{lag} {own.gradient_interval}", outlook(updated(config, {lag: own.gradient_interval}), pieces, on)
+                )
             twice = 2 * own.gradient_interval
-            yield Other(f"--{interval} {twice}", outlook(*changed(config, interval, twice, pieces), on))
+            yield Other(f"--{interval} {twice}", outlook(updated(config, {interval: twice}), pieces, on))
         if isinstance(own, CEMRL) and own.critic == "serial" and on.ranks > 1:
-            yield Other("--cem_rl.critic parallel", outlook(*changed(config, "cem_rl.critic", "parallel", pieces), on))
+            yield Other("--cem_rl.critic parallel", outlook(updated(config, {"cem_rl.critic": "parallel"}), pieces, on))
         if isinstance(own, AESRL) and own.order == "virtual" and pieces.training and on.ranks > 1:
             yield with_true_costs(config, pieces, on)
         for count, seconds in pieces.threads.items():
@@ -52,11 +54,6 @@ def with_true_costs(config: Config, pieces: Pieces, on: Cluster) -> Other:
     update, critic = (float(f"{cost:.2g}") for cost in (pieces.training / pieces.step, pieces.updating / pieces.training))
     true = updated(config, {"aes_rl.update_cost": update, "aes_rl.critic_cost": critic})
     return Other(f"--aes_rl.update_cost {update:g} --aes_rl.critic_cost {critic:g}", outlook(true, pieces, on))
-
-
-def changed(config: Config, name: str, value: Any, pieces: Pieces) -> tuple[Config, Pieces]:
-    """Return the configuration with a field changed, and the same pieces."""
-    return updated(config, {name: value}), pieces
 
 
 def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook | None:

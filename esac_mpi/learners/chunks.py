@@ -25,10 +25,7 @@ from esac_mpi.learners.training import Streams, streams
 from esac_mpi.turns import ON_DEVICE, run
 
 CHUNK = 256  # updates that the device is given ahead, at most twice
-SLICE = (
-    16  # of them, that are drawn and launched without a break, as one graph: with 17 numbers an action that is 1.5 ms of drawing
-)
-
+SLICE = 16  # of them, that are drawn and launched without a break, as one graph: 1.5 ms of drawing, with 17 numbers an action
 
 Due = tuple[Operations, ...]  # what an update is made of
 
