@@ -1,7 +1,8 @@
-"""A table of results as Markdown, LaTeX or CSV."""
+"""Tables of results as Markdown, LaTeX or CSV, and rows as aligned lines for a terminal."""
 
 import csv
 import io
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +72,14 @@ def as_markdown(rows: list[list[str]], about: list[str]) -> str:
 def markdown(rows: list[list[str]]) -> list[str]:
     """Return rows of cells, the head first, as the lines of a Markdown table."""
     return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
+
+
+def aligned(lines: list[list[str]], left: Container[str] = ()) -> Iterator[str]:
+    """Yield rows of cells as lines of columns, flush right but for those whose heads, the first row, are in `left`."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    adjust = [str.ljust if name in left else str.rjust for name in lines[0]]
+    for line in lines:
+        yield "  ".join(a(cell, width) for a, cell, width in zip(adjust, line, widths, strict=True)).rstrip()
 
 
 def as_latex(rows: list[list[str]], about: list[str]) -> str:

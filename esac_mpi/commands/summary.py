@@ -33,6 +33,7 @@ from esac_mpi.analysis.choice import add_choice, choice_of
 from esac_mpi.analysis.command import add_runs, parser
 from esac_mpi.analysis.names import POLICIES, policy_order
 from esac_mpi.analysis.summaries import summary
+from esac_mpi.analysis.tables import aligned
 from esac_mpi.config import ConfigError
 from esac_mpi.log import compact, duration
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
@@ -67,10 +68,7 @@ def cells(row: dict[str, Any], forms: dict[str, str]) -> list[str]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the summaries as lines of aligned columns."""
     forms = columns(rows)
-    lines = [list(forms), *(cells(row, forms) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    adjust = [str.ljust if name in LEFT else str.rjust for name in forms]
-    return "\n".join("  ".join(a(c, w) for a, c, w in zip(adjust, line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(aligned([list(forms), *(cells(row, forms) for row in rows)], LEFT))
 
 
 def footer(rows: list[dict[str, Any]], runs: list[RunFiles], unread: int) -> str:

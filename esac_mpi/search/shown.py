@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.tables import aligned
 from esac_mpi.config import NAMES, Config, differences, flatten, from_table, joined, to_toml
 from esac_mpi.config.fields import DEFAULTS, shown
 from esac_mpi.config.reads import unread
@@ -71,13 +72,6 @@ def cells(trial: Told, study: Study) -> Iterator[str]:
     for name in study.space:
         value = trial.found.get(name)
         yield "-" if value is None else f"{value:.4g}" if type(value) is float else shown(value)
-
-
-def aligned(lines: list[list[str]]) -> Iterator[str]:
-    """Yield rows of cells as lines of columns."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def best(study: Study) -> str:
