@@ -226,6 +226,6 @@ def test_help_of_an_algorithm_has_the_fields_that_it_reads_and_what_they_mean(ca
     shown = {name.replace("-", "_") for name in re.findall(r"^[ │]+--([a-z][\w.-]+)", out, re.MULTILINE)}
     assert shown == {name for name in NAMES if reads.reads(algorithm, name)}
     text = " ".join(re.sub("[│╭╰─╮╯]", "", out).split())
-    for name in sorted({"task.horizon", "policy.layer_norm", *[n for n in shown if n.startswith(algorithm)][:1]}):
+    for name in sorted(shown):
         _, said = text.split(f"--{name.replace('_', '-')} ", 1)
-        assert len(said.split("(default:")[0].split()) > 4, name  # its docstring
+        assert len(said.split("(default:")[0].split()) > 2, name  # more than its type: its docstring
