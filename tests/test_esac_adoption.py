@@ -132,6 +132,23 @@ def test_a_test_comes_after_a_phase_and_after_an_adoption_some_phases_later(worl
     world.end_background()
 
 
+@pytest.mark.parametrize(
+    ("wins", "adopted"),
+    [(1, [2, 3, 5, 6, 7, 8, 9, 10]), (2, [3, 6, 8, 10]), (3, [7, 10]), (6, [10]), (7, [])],
+)
+def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_this_theta_es(world, wins, adopted):
+    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_wins=wins, esac__adoption_episodes=2, esac__lr_es=1e-6)
+    learner, env, found = Teacher(going(0.5)), Upwards(), []
+    for k in range(1, 11):
+        row = advance(world, params, state, env, learner=learner)
+        if row["adopted"]:
+            found.append(k)
+            np.testing.assert_array_equal(state.theta_es, going(0.5 + 0.1 * (k - 2)))  # the one that was tried
+        learner.theta = going(-1.0 if k == 2 else 0.5 + 0.1 * k)  # tried in k + 2: the trial of 4 is lost
+    assert found == adopted
+    world.end_background()
+
+
 def test_an_unstable_trial_is_counted_and_decides(world):
     class Falling(Upwards):
         def step(self, action):

@@ -186,6 +186,7 @@ NEW = (
     "replayed_",
     "phase_left",
     "next_trial",
+    "trials_won",
     "adam_from",
     "_sums",
 )  # and their datasets

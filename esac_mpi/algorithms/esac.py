@@ -71,6 +71,7 @@ class Plan:
     sigma: float  # of the next generation
     amt_step: float
     amt_step_unclipped: float
+    trials_won: int  # in a row by theta_sac, against the theta_es of the generation to come
     adopts: bool  # whether theta_es becomes theta_sac
 
 
@@ -147,6 +148,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     clock.append(world.clock())
     if on_trial.count:
         state.next_trial = phases + (esac.adoption_interval if plan.adopts else 1)
+        state.trials_won = plan.trials_won
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
     state.sigma = plan.sigma  # line 24
@@ -181,14 +183,18 @@ def decide(params: Params, state: State, k: int, found: Population, may_learn: b
     if tunes:  # Eqs. (4)-(6)
         clipped, raw = evolution.amt_step(returns, esac.population_size, state.sigma, esac.lr_es, esac.amt_clip)
     winners = select(params, k, fitness)  # line 10
-    return Plan(winners, esac_phase.probability(esac, k), learns, state.sigma + clipped, clipped, raw, adopts(esac, state, found))
+    p_sac, (won, adopted) = esac_phase.probability(esac, k), judge(esac, state, found)
+    return Plan(winners, p_sac, learns, state.sigma + clipped, clipped, raw, won, adopted)
 
 
-def adopts(esac: configuration.ESAC, state: State, found: Population) -> bool:
-    """Return whether theta_es becomes theta_sac in place of the ES step."""
+def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[int, bool]:
+    """Return how many trials in a row theta_sac has won, and whether theta_es becomes theta_sac in place of the ES step."""
     if esac.adoption == "means":
-        return outscored(state.parents, found.fitness)
-    return found.trials.size > 0 and evolution.surpasses(found.trials[1], found.trials[0])
+        return 0, outscored(state.parents, found.fitness)
+    if not found.trials.size:
+        return state.trials_won, False
+    won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
+    return (0, True) if won >= esac.adoption_wins else (won, False)
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:

@@ -51,6 +51,7 @@ class State:
     )
     replayed_cap: int = field(default=0, metadata={"part": ANEW})  # at which their episodes were truncated; 0 = none [steps]
     next_trial: int = field(default=1, metadata={"part": ANEW})  # SAC phases before theta_sac is tried again
+    trials_won: int = field(default=0, metadata={"part": ANEW})  # in a row by theta_sac, since it was adopted last
     adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0
     counters: Counters = field(default_factory=Counters)

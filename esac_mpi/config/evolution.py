@@ -87,12 +87,16 @@ class ESAC(Evolution):
     adoption: Literal["off", "means", "tested"] = "off"
     """When theta_es := theta_sac is put in place of the ES step. Another way than winner_pull to carry SAC's skill over; ours.
     means: where the SAC copies' mean return exceeds that of the members around theta_es. tested: where theta_sac, unperturbed as
-    theta_es beside it, has the better episodes by more than twice the standard error of the difference."""
+    theta_es beside it, has the better episodes by more than twice the standard error of the difference, adoption_wins times in a
+    row."""
     adoption_episodes: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 5
     """Episodes of a test, of each of the two, from the same start states [episodes]; played beside the population's after
     every SAC phase, and count as its steps."""
     adoption_interval: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
     """SAC phases from an adoption to the next test [phases]."""
+    adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
+    """Tests in a row that theta_sac must have won to be adopted [tests]. Of 50 tests three are won by chance alone; and after the
+    first phases SAC may be ahead of a population that is just setting out."""
     adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested")] = "reset"
     """What becomes of Adam's moments of theta_es at an adoption."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"

@@ -36,7 +36,7 @@ COMMON = [
 ]
 PHASES = ["--esac.sac_min_steps=30", "--sac.start_steps=20", "--sac.batch_size=16", "--sac.replay_capacity=200"]
 INTERVAL = ["--esac.gradient_interval=2", "--esac.sac_episodes=2"]
-CARRIED = ["--esac.replayed=sample", "--esac.adoption=tested", "--esac.adoption_episodes=2"]
+CARRIED = ["--esac.replayed=sample", "--esac.adoption=tested", "--esac.adoption_episodes=2", "--esac.adoption_wins=2"]
 TIMED = ["--esac.phase_timing=virtual", "--esac.workers=2", "--esac.update_cost=0.4", "--esac.length_cap=2"]
 FORM = ["population_size=5", "memory_size=60", "sync_interval=3", "distillation_epochs=2", "distillation_batch=8"]
 LEARNED = ["mutation_batch=16", "batch_size=16", "replay_capacity=400", "updates_per_step=0.2"]
