@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from racing import plan_of
+from racing import plan_of, row
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import Measurement
@@ -104,21 +104,45 @@ def run_of(name: str = "ES", limit: float = 50.0, seed: int = 0, settings: dict 
 
 def test_a_run_that_reaches_the_goal_in_time_has_a_time_and_every_other_one_is_a_time_out():
     late, good = Look(30.0, 600, "", 90.0, None, 5.0), Look(40.0, 800, "", 120.0, 100.0, 8.0)
-    reached = processes.result(run_of(), processes.Told(2.0, [late, good]), 60.0, False)
+    reached = processes.result(run_of(), processes.Told(2.0, [late, good]), 60.0)
     assert (reached.outcome, reached.time, reached.steps, reached.start_up, reached.best) == ("reached", 40.0, 800, 2.0, 120.0)
-    missed = processes.result(run_of(), processes.Told(2.0, [late]), 56.0, False)
+    missed = processes.result(run_of(), processes.Told(2.0, [late]), 56.0)
     assert (missed.outcome, missed.seconds, missed.time, missed.steps) == ("late", 51.0, INF, INF)
-    spent = processes.result(run_of(), processes.Told(2.0, [late]), 50.0, False)
+    spent = processes.result(run_of(), processes.Told(2.0, [late]), 50.0)
     assert (spent.outcome, spent.seconds, spent.time) == ("spent", 45.0, INF)
-    killed = processes.result(run_of(), processes.Told(None, []), 170.0, True)
+    killed = processes.result(run_of(), processes.Told(None, []), 170.0)
     assert (killed.outcome, killed.start_up, killed.time) == ("late", 170.0, INF)
-    assert processes.result(run_of(), processes.Told(None, []), 3.0, False) is None
+    failed = processes.result(run_of(), processes.Told(None, []), 3.0, "exit code 1")
+    assert (failed.outcome, failed.seconds, failed.time, failed.why) == ("failed", 3.0, INF, "exit code 1")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("", "exit code 1"),
+        ("Killed\n\n", "exit code 1: Killed"),
+        (
+            "Traceback (most recent call last):\n  x\nA: a\nTraceback (most recent call last):\n  y\nB: b\n  = BAD =\n",
+            "exit code 1: B: b",
+        ),
+    ],
+)
+def test_the_reason_of_a_failure_is_a_line(tmp_path, log, said):
+    (tmp_path / "log.txt").write_text(log)
+    assert processes.reason(1, tmp_path / "log.txt") == said
+
+
+@pytest.mark.parametrize(("limit", "code", "outcome", "why"), [(50.0, 0, "failed", "exit code 0"), (1e-9, 3, "late", "")])
+def test_who_never_trains_has_failed_and_who_fails_after_the_limit_was_late(tmp_path, monkeypatch, limit, code, outcome, why):
+    monkeypatch.setattr(processes, "finished", lambda run, plan, file, log: log.touch() or (code, False))
+    found = processes.carried_out(run_of(limit=limit), tmp_path)
+    assert (found.outcome, found.why) == (outcome, why)
 
 
 def test_medians_of_runs_of_which_some_did_not_reach_the_goal():
-    assert standings.spread([30.0, 10.0, 20.0]) == (10.0, 20.0, 30.0, 3)
-    assert standings.spread([30.0, INF, 20.0]) == (20.0, 30.0, INF, 3)
-    assert standings.spread([INF, 20.0, INF]) == (20.0, INF, INF, 3)
+    assert standings.spread([30.0, 10.0, 20.0])[:4] == (10.0, 20.0, 30.0, 3)
+    assert standings.spread([30.0, INF, 20.0])[:4] == (20.0, 30.0, INF, 3)
+    assert standings.spread([INF, 20.0, INF])[:4] == (20.0, INF, INF, 3)
     assert standings.spread([10.0, 20.0, 30.0, INF]).median == 30.0  # of two in the middle the later one
     assert standings.spread([30.0, INF, 20.0]).text("> 180") == "30 (20 to > 180)"
     assert standings.spread([INF] * 3).text("> 180") == "> 180"
@@ -132,14 +156,6 @@ def test_a_ratio_with_a_time_out_is_a_bound():
     assert math.isnan(standings.ahead(INF, INF, 180.0)[0])
 
 
-def row(task: str, name: str, seed: int, seconds: float, **changes) -> rows.Row:
-    outcome = rows.REACHED if seconds < 180 else rows.LATE
-    made = rows.Row(
-        "k", task, 100.0, name, seed, outcome, seconds, 2.0, 10 * int(seconds), 1.0, 3, 1.5, 180.0, 2, "cpu", "v", "c" * 40, "d"
-    )
-    return replace(made, **changes)
-
-
 def race() -> standings.Standings:
     """A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90. D: nobody."""
     times = {
@@ -150,6 +166,25 @@ def race() -> standings.Standings:
     }
     made = [row(task, name, i, s) for task, own in times.items() for name, each in own.items() for i, s in enumerate(each)]
     return standings.Standings(made)
+
+
+def test_a_failure_counts_like_a_time_out_and_is_told_apart():
+    """Of three seeds one is late: the median is beyond the limit. Nobody is ahead of a peer whose median failed."""
+    bad = {"outcome": rows.FAILED, "why": "exit code 1: E: e"}
+    fine = [row("A", "ESAC", seed, 20.0) for seed in range(3)]
+    mixed = [row("A", "ES", 0, 30.0), row("A", "ES", 1, 190.0), row("A", "ES", 2, 9.0, **bad)]
+    peer = [row("A", "SB3 SAC", 0, 40.0), *(row("A", "SB3 SAC", seed, 9.0, **bad) for seed in (1, 2))]
+    found = standings.Standings([*fine, *mixed, *peer])
+    assert found.spread("A", "ES") == (30.0, INF, INF, 3, 1)
+    assert found.spread("A", "SB3 SAC").is_failed == (False, True, True)
+    assert (found.best_peer("A"), found.ratio("A")) == (None, None)
+    text = found.markdown()
+    assert "| ES | > 180 (30 to failed) |\n| SB3 SAC | failed (40 to failed) |" in text
+    assert "| ES | - (300 to failed) |\n| SB3 SAC | failed (400 to failed) |" in text
+    assert "makes again: A, ES, seed 2 (exit code 1: E: e); A, SB3 SAC, seed 1 (" in text
+    assert [(m.figure, m.median) for m in found.measurements() if m.unit == "runs"] == [
+        ("runs that failed, ES", 1), ("runs that failed, SB3 SAC", 2),
+    ]  # fmt: skip
 
 
 def test_who_is_first_and_how_far_ahead():
@@ -184,6 +219,11 @@ def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(
     path.write_text(path.read_text() + "k,A,100,ES")
     rows.append(path, second)
     assert rows.read(path) == [first, second]
+    former = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
+    path.write_text("\n".join(former) + "\n")  # of a version that had no reasons
+    assert rows.read(path) == [first, second]
+    rows.append(path, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b'))
+    assert rows.read(path) == [first, second, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b')]
     path.write_text("generation,return\n1,2\n")
     with pytest.raises(Unusable, match="no rows of a race") as raised:
         rows.read(path)
@@ -210,6 +250,7 @@ def quickly(monkeypatch):
         made.append((run.entry.name, run.seed))
         told = [{"start_up": 1.0}, {**Look(2.0, 500, "", 150.0, 140.0, 0.5).__dict__}]
         plan.looks.write_text("".join(json.dumps(entry) + "\n" for entry in told[: 1 if run.entry.name == "ES" else 2]))
+        log.write_text("no room\n")
         return (3 if run.entry.name == "ES" else 0), False
 
     monkeypatch.setattr(processes, "finished", finished)
@@ -223,17 +264,20 @@ def test_a_race_goes_on_where_it_stands_and_mixes_nothing_in(tmp_path, quickly, 
     assert [(m.figure, m.median, m.rounds) for m in found] == [
         ("s to the goal, ESAC", 2.0, 2),
         ("steps to the goal, ESAC", 500, 2),
+        ("s to the goal, ES", INF, 2),
+        ("steps to the goal, ES", INF, 2),
+        ("runs that failed, ES", 2, 1),
     ]
-    assert "InvertedPendulum-v5, ES, seed 0: failed with exit code 3, no row" in capsys.readouterr().err
-    assert "Failed, and without a time: InvertedPendulum-v5, ES, seed 0" in (tmp_path / "race.md").read_text()
+    assert "InvertedPendulum-v5, ES, seed 0: failed after 0.0 s, exit code 3: no room" in capsys.readouterr().err
+    assert "InvertedPendulum-v5, ES, seed 0 (exit code 3: no room)" in (tmp_path / "race.md").read_text()
     quickly.clear()
     assert list(holding.measurements(options(tmp_path))) == found
     assert quickly == [("ES", 0), ("ES", 1)]  # tried again
     quickly.clear()
     list(holding.measurements(options(tmp_path, limit=7.0)))
     assert quickly == [("ESAC", 0), ("ES", 0), ("ESAC", 1), ("ES", 1)]
-    assert "race.csv: 2 rows of other settings" in capsys.readouterr().err
-    assert len(rows.read(tmp_path / "race.csv")) == 4
+    assert "race.csv: 6 rows of other settings" in capsys.readouterr().err
+    assert len(rows.read(tmp_path / "race.csv")) == 10
 
 
 def test_what_is_interrupted_is_ended_and_what_there_is_is_published(tmp_path, quickly, monkeypatch):

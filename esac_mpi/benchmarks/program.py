@@ -11,6 +11,7 @@ import numpy as np
 
 import esac_mpi
 from esac_mpi import processes
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.params import make_env, make_layout
 from esac_mpi.record import Run, RunFiles
 
@@ -19,11 +20,11 @@ INTERVAL = 2  # generations between the measured learner phases
 
 
 def launcher() -> str:
-    """Return the mpirun of this environment, else the one on the PATH. Raises RuntimeError."""
+    """Return the mpirun of this environment, else the one on the PATH. Raises Unusable."""
     ours = Path(sys.executable).parent / "mpirun"
     found = str(ours) if ours.exists() else shutil.which("mpirun")
     if found is None:
-        raise RuntimeError("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
+        raise Unusable("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
     return found
 
 

@@ -1,7 +1,7 @@
 """Hold the race: run after run, each a process group of its own on all cores, and a row of the results as each ends.
 
-What stands in the results is not run again, so that a race may be stopped and goes on. All of a seed run before the next one's,
-so that a race that was stopped early has all competitors on all tasks.
+What stands in the results is not run again, but for what failed, so that a race may be stopped and goes on. All of a seed run
+before the next one's, so that a race that was stopped early has all competitors on all tasks.
 """
 
 import argparse
@@ -13,9 +13,10 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import Measurement, say
-from esac_mpi.benchmarks.race import rows, standings
-from esac_mpi.benchmarks.race.plans import planned
-from esac_mpi.benchmarks.race.processes import carried_out
+from esac_mpi.benchmarks.program import launcher
+from esac_mpi.benchmarks.race import processes, rows, standings
+from esac_mpi.benchmarks.race.plans import Run, planned
+from esac_mpi.benchmarks.race.processes import LOGS, carried_out
 
 ROWS, TABLE, PICTURE = "race.csv", "race.md", "race.png"
 BUSY = 0.5  # load average from which other work is noticed
@@ -29,30 +30,37 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     before = rows.read(folder / ROWS)
     keys = {run.made_with for run in wanted}
     done = rows.counted(before, keys)
-    left = [run for run in wanted if (run.made_with, run.seed) not in done]
+    left = [run for run in wanted if (row := done.get((run.made_with, run.seed))) is None or row.outcome == rows.FAILED]
+    require(folder, left)
     if others := sum(row.made_with not in keys for row in before):
         say(f"{folder / ROWS}: {others} rows of other settings, tasks, versions or machines are left out")
     hours = sum(run.course.limit for run in left) / 3600
     say(f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations")
     if left and (load := os.getloadavg()[0]) > BUSY:
         say(f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone")
-    failed: list[str] = []
     try:
         with ended_by_signals():
             for number, run in enumerate(left, 1):
                 row = carried_out(run, folder)
-                if row is None:
-                    failed.append(run.name)
-                    continue
                 rows.append(folder / ROWS, row)
                 done[row.made_with, row.seed] = row
                 say(f"{number}/{len(left)} {run.name}: {standings.told(row)}")
     finally:
         known = [done[key] for run in wanted if (key := (run.made_with, run.seed)) in done]
-        found = standings.Standings(known, tuple(failed))
+        found = standings.Standings(known)
         if known:
             say(published(found, folder))
     yield from found.measurements()
+
+
+def require(folder: Path, left: list[Run]) -> None:
+    """Make the folder; raise Unusable where it cannot be one, or where runs that are left want a launcher and there is none."""
+    if any(processes.ranks(run) > 1 for run in left):
+        launcher()
+    try:
+        (folder / LOGS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unusable(f"--out {folder}: not a folder, and none can be made there ({error.strerror}): name another") from error
 
 
 def published(found: standings.Standings, folder: Path) -> str:

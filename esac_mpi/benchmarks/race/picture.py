@@ -1,7 +1,7 @@
 """The race as a picture: for each task everyone's time on a logarithmic axis, with the range over seeds. Needs matplotlib.
 
-What did not come in within the limit is an open arrow there: one for a median that is later, a small one at a range's end.
-Seconds are written for our champion and the best peer.
+What did not come in within the limit is an open arrow there: one for a median that is later, a small one at a range's end; a
+cross for a run that failed. Seconds are written for our champion and the best peer.
 """
 
 import math
@@ -49,7 +49,7 @@ def draw(found: Standings, out: Path) -> None:
     one = found.rows[0]
     headline(
         drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: median of {seeds} seed{'s' * (seeds > 1)}, "
-        "line from the fastest to the slowest, open arrow: not within the limit",
+        f"line from the fastest to the slowest, open arrow: not within the limit{', cross: failed' * bool(found.failed)}",
     )  # fmt: skip
     list(save(drawing, out))
 
@@ -70,7 +70,8 @@ def draw_line(axes: Axes, where: float, spread: Spread, limit: float, look: tupl
     axes.plot([least, most], [where, where], color=colour, lw=2.2 if champion else 1.3, alpha=0.8, solid_capstyle="butt")
     if math.isinf(spread.most):
         late = size if math.isinf(spread.median) else 0.8 * SMALL
-        axes.plot(limit, where, ">", ms=late, mfc="white", mec=colour, mew=1.1, clip_on=False, zorder=3)
+        failed = spread.is_failed[1 if math.isinf(spread.median) else 2]
+        axes.plot(limit, where, "X" if failed else ">", ms=late, mfc="white", mec=colour, mew=1.1, clip_on=False, zorder=3)
     if math.isfinite(spread.median):
         axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.6, zorder=3)
     if named and math.isfinite(spread.median):

@@ -23,12 +23,14 @@ from esac_mpi.benchmarks.race.running import Look, Plan
 
 POLL = 0.2  # [s]
 GRACE = 20.0  # from SIGTERM to SIGKILL [s]
+LOGS = "logs"  # a folder of the race's, with one of each run
+MOST = 200  # of a reason [characters]
 SPARE = 60.0  # beside twice its limit, what a process may last that does not end itself [s]
 
 
-def carried_out(run: Run, folder: Path) -> rows.Row | None:
-    """Run a competitor; return its row, None where it failed, which is said."""
-    kept = folder / "logs" / run.file_name
+def carried_out(run: Run, folder: Path) -> rows.Row:
+    """Run a competitor; return its row."""
+    kept = folder / LOGS / run.file_name
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="race-") as place:
         plan = replace(run.plan(Path(place)), started=time.monotonic())
@@ -38,17 +40,30 @@ def carried_out(run: Run, folder: Path) -> rows.Row | None:
         if plan.looks.exists():
             shutil.copy(plan.looks, kept)
     lasted = time.monotonic() - plan.started
-    row = result(run, told, lasted, killed) if killed or not code or told.reached(plan.goal) else None
-    if row is None:
-        say(f"{run.name}: failed with exit code {code}, no row; see {kept / 'log.txt'}")
-    return row
+    in_time = not killed and lasted - told.evaluating < plan.limit
+    failed = in_time and (code != 0 or told.start_up is None) and not told.reached(plan.goal)
+    if failed:
+        say(f"{run.name}: failed; see {kept / 'log.txt'}")
+    return result(run, told, lasted, reason(code, kept / "log.txt") if failed else "")
+
+
+def reason(code: int, log: Path) -> str:
+    """Return why a process failed, in a line: its exit code, and the last traceback's error, else the last line of its log."""
+    lines = [line.rstrip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    begun = max((i for i, line in enumerate(lines) if line.startswith("Traceback")), default=-1) + 1
+    error = next((line for line in lines[begun:] if begun and not line[0].isspace()), lines[-1] if lines else "")
+    return f"exit code {code}{': ' * bool(error)}{error.strip()[:MOST]}"
 
 
 def command(run: Run, file: Path) -> list[str]:
     """Return the command line of a competitor: a rank on each core for those of ours that share work out."""
     program = [sys.executable, "-m", "esac_mpi.benchmarks.race.running", str(file)]
-    ranks = run.course.cores if run.entry.ours and run.entry.name not in field.ON_ONE else 1
-    return [launcher(), "-n", str(ranks), *program] if ranks > 1 else program
+    return [launcher(), "-n", str(ranks(run)), *program] if ranks(run) > 1 else program
+
+
+def ranks(run: Run) -> int:
+    """Return how many ranks a competitor has."""
+    return run.course.cores if run.entry.ours and run.entry.name not in field.ON_ONE else 1
 
 
 def finished(run: Run, plan: Plan, file: Path, log: Path) -> tuple[int, bool]:
@@ -105,12 +120,12 @@ def looked_at(path: Path) -> Told:
     return Told(begun, [Look(**entry) for entry in entries if "start_up" not in entry])
 
 
-def result(run: Run, told: Told, lasted: float, killed: bool) -> rows.Row | None:
-    """Return the row of a run that ended by itself or was killed for its time, `lasted` in all [s]; None where it never began."""
+def result(run: Run, told: Told, lasted: float, why: str = "") -> rows.Row:
+    """Return the row of a run that `lasted` so long in all [s]; why: what it failed for, if it did."""
     course, last, clock = run.course, told.looks[-1] if told.looks else None, lasted - told.evaluating
-    if told.start_up is None and not killed:
-        return None
-    if last is not None and last.seconds <= course.limit and told.reached(course.task.goal):
+    if why:
+        outcome = rows.FAILED
+    elif last is not None and last.seconds <= course.limit and told.reached(course.task.goal):
         outcome, clock = rows.REACHED, last.seconds
     else:
         outcome = rows.LATE if clock >= course.limit else rows.SPENT
@@ -119,5 +134,5 @@ def result(run: Run, told: Told, lasted: float, killed: bool) -> rows.Row | None
         clock if told.start_up is None else told.start_up,
         last.env_steps if last else 0, max((look.mean for look in told.looks), default=np.nan), len(told.looks),
         told.evaluating, course.limit, course.cores, run.cpu, run.versions, provenance.git_commit(),
-        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), why,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The race's results: a row of a CSV file for each run, appended as it ends.
 
 `made_with` is a digest of all that decides a row but the seed: conditions, settings, machine and versions. A row with another one
-stays in the file and counts for nothing here.
+stays in the file and counts for nothing here. A run that has only failed counts as such, until it is made again.
 """
 
 import csv
@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis.messages import damaged
+from esac_mpi.record.files import replace
 
 REACHED, LATE, SPENT = "reached", "late", "spent"  # LATE: not within the limit; SPENT: its own budget ended before
+FAILED = "failed"  # its process, within the limit
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Row:
     versions: str
     commit: str
     date: str
+    why: str = ""
+    """What it failed for, in a line."""
 
     @property
     def time(self) -> float:
@@ -59,6 +63,7 @@ class Row:
 
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
+FORMER = [name for name in FIELDS if name != "why"]  # of files in which no run had failed
 
 
 def digest(conditions: dict[str, Any]) -> str:
@@ -67,8 +72,9 @@ def digest(conditions: dict[str, Any]) -> str:
 
 
 def append(path: Path, row: Row) -> None:
-    """Add a row, and a head to a new file; what a kill left of a last line is ended first."""
+    """Add a row, and a head to a new file; what a kill left of a last line is ended first. Raises Unsaved."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    bring_up(path)
     new = not path.exists() or path.stat().st_size == 0
     broken = not new and not path.read_bytes().endswith(b"\n")
     with path.open("a", newline="", encoding="utf-8") as file:
@@ -80,16 +86,23 @@ def append(path: Path, row: Row) -> None:
         writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in dataclasses.astuple(row)])
 
 
+def bring_up(path: Path) -> None:
+    """Give a file of the former fields the present ones."""
+    head, *lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [""]
+    if head == ",".join(FORMER):
+        replace(path, ["".join(f"{line}\n" for line in [",".join(FIELDS), *(f"{line}," for line in lines)]).encode()])
+
+
 def read(path: Path) -> list[Row]:
     """Return the rows of a file, none where there is none; a line that a kill cut short is left out. Raises Unusable."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
         lines = [line for line in csv.reader(file) if line]
-    if not lines or lines[0] != list(FIELDS):
+    if not lines or lines[0] not in (list(FIELDS), FORMER):
         raise damaged(f"{path}: no rows of a race; choose another --out")
     try:
-        return [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(FIELDS)]
+        return [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(lines[0])]
     except ValueError as error:
         raise damaged(f"{path}: a damaged row: {error}") from error
 
@@ -100,9 +113,10 @@ def typed(kind: Any, text: str) -> Any:
 
 
 def counted(rows: Iterable[Row], wanted: set[str]) -> dict[tuple[str, int], Row]:
-    """Return the first row of each run of what is wanted, {(made_with, seed): row}."""
+    """Return the first row of each run of what is wanted, {(made_with, seed): row}; of one that has only failed, the last."""
     found: dict[tuple[str, int], Row] = {}
     for row in rows:
-        if row.made_with in wanted:
-            found.setdefault((row.made_with, row.seed), row)
+        key = row.made_with, row.seed
+        if row.made_with in wanted and (key not in found or found[key].outcome == FAILED):
+            found[key] = row
     return found

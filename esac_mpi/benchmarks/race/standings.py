@@ -1,7 +1,8 @@
 """How the race stands: median times with the least and the most, time-outs counted as such, and who is how far ahead.
 
 A run that did not reach the goal took longer than its limit: its time is taken as infinite, so that medians are right and never
-too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts.
+too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts. A run whose process
+failed counts as one beyond all these, and is called failed; a peer whose median is one is not who our champion is ahead of.
 """
 
 import math
@@ -12,22 +13,30 @@ from typing import NamedTuple
 from esac_mpi.analysis.tables import as_markdown, markdown
 from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.benchmarks.race import field
-from esac_mpi.benchmarks.race.rows import REACHED, SPENT, Row
+from esac_mpi.benchmarks.race.rows import FAILED, REACHED, SPENT, Row
 
 BENCHMARK = "race"
 
 
 class Spread(NamedTuple):
-    """Least, median and most of what some runs took; inf: not within the limit."""
+    """Least, median and most of what some runs took; inf: not within the limit, or failed."""
 
     least: float
     median: float
     most: float
     seeds: int
+    failed: int = 0  # of them, the last in order
+
+    @property
+    def is_failed(self) -> tuple[bool, bool, bool]:
+        """Whether the least, the median and the most are of a run that failed."""
+        there = self.seeds - self.failed
+        return there == 0, self.seeds // 2 >= there, self.failed > 0
 
     def text(self, beyond: str) -> str:
         """Return it in a table; beyond: what inf is called."""
-        least, median, most = (shown(value, beyond) for value in self[:3])
+        told = [FAILED if failed else shown(value, beyond) for value, failed in zip(self[:3], self.is_failed, strict=True)]
+        least, median, most = told
         return median if least == most else f"{median} ({least} to {most})"
 
 
@@ -38,10 +47,10 @@ def shown(value: float, beyond: str) -> str:
     return f"{value:.2g}" if value < 10 else f"{float(f'{value:.3g}'):,.0f}"
 
 
-def spread(values: Sequence[float]) -> Spread:
-    """Return the spread of times or steps, one of each seed."""
+def spread(values: Sequence[float], failed: int = 0) -> Spread:
+    """Return the spread of times or steps, one of each seed, of which so many are inf because the run failed."""
     ordered = sorted(values)
-    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
+    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered), failed)
 
 
 def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
@@ -55,6 +64,8 @@ def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
 
 def told(row: Row) -> str:
     """Return a row in words."""
+    if row.outcome == FAILED:
+        return f"failed after {row.seconds:.1f} s, {row.why}"
     ends = {REACHED: "reached", SPENT: "not reached with all its own budget"}.get(row.outcome, "not reached")
     return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({row.start_up:.1f} s of start-up), {row.env_steps:,} steps"
 
@@ -64,12 +75,16 @@ class Standings:
     """The rows of a race, all of the same conditions."""
 
     rows: list[Row]
-    failed: tuple[str, ...] = ()  # runs that have none
 
     @property
     def tasks(self) -> list[str]:
         """The tasks, in order."""
         return list(dict.fromkeys(row.task for row in self.rows))
+
+    @property
+    def failed(self) -> list[Row]:
+        """The rows of runs that failed."""
+        return [row for row in self.rows if row.outcome == FAILED]
 
     @property
     def names(self) -> list[str]:
@@ -83,8 +98,8 @@ class Standings:
 
     def spread(self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time) -> Spread | None:
         """Return the spread of a competitor's times on a task, None where it has none."""
-        found = [what(row) for row in self.of(task, name)]
-        return spread(found) if found else None
+        found = self.of(task, name)
+        return spread([what(row) for row in found], sum(row.outcome == FAILED for row in found)) if found else None
 
     def medians(self, task: str) -> dict[str, float]:
         """Return each competitor's median time on a task."""
@@ -94,9 +109,10 @@ class Standings:
         """Return the limit of a task's runs [s]."""
         return next(row.limit for row in self.rows if row.task == task)
 
-    def start_up(self, name: str) -> float:
-        """Return a competitor's median time until training began [s]."""
-        return spread([row.start_up for row in self.rows if row.competitor == name]).median
+    def start_up(self, name: str) -> float | None:
+        """Return a competitor's median time until training began, None where all its runs failed [s]."""
+        found = [row.start_up for row in self.rows if row.competitor == name and row.outcome != FAILED]
+        return spread(found).median if found else None
 
     def first(self, task: str) -> str:
         """Return who is first on a task, "" where nobody's median reaches the goal."""
@@ -105,9 +121,10 @@ class Standings:
         return best if math.isfinite(medians[best]) else ""
 
     def best_peer(self, task: str) -> tuple[str, float] | None:
-        """Return the fastest competitor that is not ours, and its median time."""
-        peers = {entry.name for entry in field.ENTRIES if not entry.ours}
-        medians = {name: median for name, median in self.medians(task).items() if name in peers}
+        """Return the fastest competitor that is not ours, and its median time, which is not of a run that failed."""
+        peers = [entry.name for entry in field.ENTRIES if not entry.ours]
+        spreads = {name: found for name in peers if (found := self.spread(task, name))}
+        medians = {name: found.median for name, found in spreads.items() if not found.is_failed[1]}
         return min(medians.items(), key=lambda pair: pair[1]) if medians else None
 
     def ratio(self, task: str) -> tuple[float, str] | None:
@@ -121,7 +138,9 @@ class Standings:
             for name in self.names:
                 for found, unit in ((self.spread(task, name), "s"), (self.spread(task, name, lambda row: row.steps), "steps")):
                     if found:
-                        yield Measurement(BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found)
+                        yield Measurement(BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found[:4])
+                if failed := sum(row.outcome == FAILED for row in self.of(task, name)):
+                    yield Measurement.of(BENCHMARK, task, f"runs that failed, {name}", "runs", [failed])
             ratio, figure = self.ratio(task), f"best peer / {field.CHAMPION}, at least"
             if ratio and math.isfinite(ratio[0]):
                 yield Measurement.of(BENCHMARK, task, figure, "ratio", [ratio[0]])
@@ -143,9 +162,10 @@ class Standings:
             f"(least to most), on {one.cores} core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the "
             f"limit. Evaluations are off everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
-        starts = (f"{name} {shown(self.start_up(name), '')} s" for name in self.names)
-        begun = f"Of it until training begins, medians: {', '.join(starts)}."
-        return [said, begun] + [f"Failed, and without a time: {', '.join(self.failed)}."] * bool(self.failed)
+        starts = [f"{name} {shown(seconds, '')} s" for name in self.names if (seconds := self.start_up(name)) is not None]
+        begun = [f"Of it until training begins, medians: {', '.join(starts)}."] * bool(starts)
+        failed = [f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed]
+        return [said, *begun] + [f"Failed, which the same command makes again: {'; '.join(failed)}."] * bool(failed)
 
     def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
         """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""
