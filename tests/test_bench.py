@@ -9,9 +9,10 @@ import pytest
 from clocked_runs import erl_run_of
 from conftest import ROOT
 
-from esac_mpi.benchmarks import competitors, history, pderl, serial, simulation
+from esac_mpi.benchmarks import competitors, history, pderl, program, serial, simulation
 from esac_mpi.benchmarks.simulation import Costs, Schedule
 from esac_mpi.clock.cluster import Cluster
+from esac_mpi.commands import bench
 from esac_mpi.config import Config
 from esac_mpi.learners import critics
 from esac_mpi.policy import Layout
@@ -140,3 +141,37 @@ def test_the_picture_is_drawn(tmp_path):
     curves = {50: {"ranks": np.array([1, 2]), "ES": np.array([2.0, 1.0]), "ESAC": np.array([4.0, 3.0])}}
     simulation.draw(curves, {"ES": [(1, 2.1)]}, "a simulation", tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "tasks", "out"),
+    [
+        ("--task A-v0 scaling", "scaling", ["A-v0"], None),
+        ("--task A-v0 B-v0 race --json", "race", ["A-v0", "B-v0"], None),
+        ("scaling --task A-v0", "scaling", ["A-v0"], None),
+        ("--out race clock", "clock", [], "race"),
+    ],
+)
+def test_a_benchmark_is_named_before_or_after_its_options(words, name, tasks, out):
+    found = bench.command_line().parse_args(bench.name_first(words.split()))
+    assert (found.name, found.task, out and str(found.out)) == (name, tasks, out)
+
+
+def test_a_race_into_a_file_is_refused_in_a_sentence(tmp_path, capsys):
+    (tmp_path / "out").write_text("")
+    assert bench.main(["race", "--quick", "--only", "SAC", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        capsys.readouterr().err
+        == f"--out {tmp_path}/out: not a folder, and none can be made there (Not a directory): name another\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["race", "--quick", "--only", "ES"], ["generation", "--quick"]])
+def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.setattr(program.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("esac_mpi.affinity.cores", lambda: [0, 1])
+    monkeypatch.chdir(tmp_path)
+    assert bench.main(words) == 2
+    assert capsys.readouterr().err == "no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI\n"
+    assert not list(tmp_path.iterdir())
