@@ -38,6 +38,7 @@ from esac_mpi.job import (
 from esac_mpi.noise import blocks
 from esac_mpi.params import Params, make_env, make_layout, make_policy
 from esac_mpi.policy import Layout
+from esac_mpi.task import make_task
 
 if TYPE_CHECKING:
     from esac_mpi.record import Run
@@ -121,13 +122,6 @@ def check_directory_is_shared(job: Job) -> None:
     blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
     if blind and world.rank == 0:
         log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
-
-
-def make_task(config: Config) -> envs.Env:
-    """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
-    env = make_env(config)
-    envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
-    return env
 
 
 def make_state(params: Params, world: Memory) -> Any:

@@ -19,6 +19,7 @@ LAYERS = [
     {"set_up"},
     {"warm_start"},
     {"job", "capacity", "forecast"},
+    {"task"},
     {"comm", "record", "algorithms", "Policy"},
     {"population", "experience", "learners", "provenance"},
     {"rollout", "learning", "params", "selection", "distribution", "state"},

@@ -54,6 +54,17 @@ def test_optuna_gets_the_ranges_and_choices_as_they_are_meant():
     assert lists.named == {"(8,)": (8,), "(8, 8)": (8, 8)}
 
 
+def test_a_range_ends_with_its_last_whole_step_as_optunas_does_without_its_warning(recwarn):
+    for one, last in ((Range(0.1, 0.35, 0.1), 0.3), (Range(0.1, 0.7, 0.2), 0.7), (Range(0, 1, 0.4), 0.8)):
+        assert (one.last, distribution("es.sigma", one).high) == (last, last)
+    found = Range(4, 9, 2)
+    assert (found.ends, *map(type, found.ends)) == ((4, 8), int, int)
+    assert distribution("es.population_size", found).high == 8
+    assert not recwarn.list
+    for one in (Range(0.1, 0.35, 0.1), Range(0.1, 0.7, 0.2), Range(0, 1, 0.4)):
+        assert optuna.distributions.FloatDistribution(one.low, one.high, step=one.step).high == one.last
+
+
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
@@ -67,6 +78,7 @@ def test_optuna_gets_the_ranges_and_choices_as_they_are_meant():
             {"search": "es.sigma = {low = 0.1, high = 0.3, log = true, step = 0.1}"},
             "step must be positive, and goes with log = false",
         ),
+        ({"search": "es.sigma = {low = 0.1, high = 0.3, step = 0.4}"}, "step = 0.4 is more than there is from 0.1 to 0.3"),
         ({"search": "es.sigma = {low = -0.1, high = 0.3}"}, "es.sigma = -0.1: must be positive and finite"),
         ({"search": "es.population_size = {low = 4.5, high = 8}"}, "es.population_size = 4.5: expected an integer"),
         ({"search": 'es.sigma = [0.1, "wide"]'}, "es.sigma = 'wide': expected a number"),
@@ -99,6 +111,13 @@ def test_what_cannot_be_searched_is_one_sentence_and_nothing_is_made(tmp_path, c
     assert said in error
     assert error.startswith(str(tmp_path / "toy.toml"))
     assert error.count("\n") == 1
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_list_of_jobs_for_an_unknown_task_is_refused_with_nothing_made(tmp_path, capsys):
+    file = write(tmp_path, settings=SETTINGS.replace("CyclicMDP-v0", "Nowhere-v0"))
+    assert search.main(["jobs", str(file)]) == 2
+    assert capsys.readouterr().err.startswith(f"{file}: Unknown task 'Nowhere-v0'")
     assert not (tmp_path / "study").exists()
 
 

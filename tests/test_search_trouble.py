@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from conftest import environment
-from small_studies import made
+from small_studies import SETTINGS, made
 
 from esac_mpi.policies.ranks import Alone
 from esac_mpi.record import Run
@@ -86,3 +86,51 @@ def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path
     assert states(study) == [(0, "complete"), (1, "running")]
     assert work.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
+
+
+def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(tmp_path, monkeypatch, capfd):
+    """Trial 0 is stopped in its sixth generation, which leaves two checkpoints."""
+    study, honest = made(tmp_path, "trials = 2"), Journal.report
+
+    def stops(journal, number, step, value):
+        if (number, step) == (0, 10):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return honest(journal, number, step, value)
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(Journal, "report", stops)
+        assert work.search(study.path, Alone()) == 75
+    files = [study.run_of(0, 100) / name for name in ("checkpoint.h5", "checkpoint_prev.h5")]
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-600])
+    capfd.readouterr()
+    assert work.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "failed"), (1, "complete")]
+    why = Journal(study).trial(0).why
+    assert all(f"{file}: truncated" in why for file in files)
+    assert f"trial 0: failed: {why}\n" in capfd.readouterr().out
+    assert "\n" not in why
+
+
+def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
+    study, honest = made(tmp_path, "trials = 1"), task.outcome
+
+    def damaged(run, measure):
+        for file in run.path.glob("*.h5"):
+            file.write_bytes(b"not HDF5")
+        return honest(Run.open(run.path), measure)
+
+    monkeypatch.setattr(task, "outcome", damaged)
+    assert work.search(study.path, Alone()) == 0
+    assert "metrics.h5" in Journal(study).trial(0).why
+
+
+def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "checkpoint.h5").write_bytes(b"not HDF5")
+    (source / "status.json").write_text("{}")
+    study = made(tmp_path, settings=SETTINGS + f'start_from = "{source}"')
+    assert work.search(study.path, Alone()) == 65
+    assert "no readable checkpoint" in capfd.readouterr().out
+    assert states(study) == [(0, "running")]

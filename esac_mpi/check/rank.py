@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi import affinity, envs, kernels, provenance, set_up
+from esac_mpi import affinity, envs, kernels, provenance
 from esac_mpi.comm import World, free_memory
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, probe
+from esac_mpi.task import make_task
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ASK_THREADS = ("openblas_get_num_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads")
@@ -46,7 +47,7 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     made: dict[str, str] = {}
     done, speed = start, 0.0
     try:
-        env = set_up.make_task(config)
+        env = make_task(config)
         done = time.perf_counter()
         made = identity.identity(env) if world.rank == 0 else {}
         before = time.perf_counter()

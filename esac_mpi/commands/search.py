@@ -67,7 +67,8 @@ def said(options: argparse.Namespace) -> Iterator[object]:
     if options.action == "jobs":
         if options.tasks < 1:
             raise Unusable(f"--tasks must be 1 or more, got {options.tasks}")
-        study.checked(found, lambda text: None)
+        look_here()
+        study.refuse_task(found, study.checked(found, lambda text: None)[0])
         study.begin(found)
         yield from shown.jobs(found, options.study, options.tasks)
         return

@@ -184,8 +184,8 @@ def distribution(name: str, one: Range | Choices) -> BaseDistribution:
     if isinstance(one, Choices):
         return CategoricalDistribution(tuple(one.named))
     if hint(name) is int:
-        return IntDistribution(int(one.low), int(one.high), one.log, int(one.step) or 1)
-    return FloatDistribution(one.low, one.high, one.log, one.step or None)
+        return IntDistribution(int(one.low), int(one.last), one.log, int(one.step) or 1)
+    return FloatDistribution(one.low, one.last, one.log, one.step or None)
 
 
 def value_of(one: Range | Choices, given: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from math import isfinite
 from typing import Any
 
@@ -16,7 +17,7 @@ COMMON = ("seed", "run_dir", "max_hours", "task", "budget", "evaluation", "check
 
 @dataclass(frozen=True)
 class Range:
-    """The values that trials may have of a field of numbers: from low to high, both included."""
+    """The values that trials may have of a field of numbers: from low to high, both included; by steps, as far as these reach."""
 
     low: float
     high: float
@@ -24,9 +25,17 @@ class Range:
     log: bool = False  # even in the logarithm
 
     @property
+    def last(self) -> float:
+        """The greatest value: high, or low and as many whole steps as fit below it."""
+        if not self.step:
+            return self.high
+        low, high, step = (Decimal(str(number)) for number in (self.low, self.high, self.step))
+        return type(self.low + self.step)((high - low) // step * step + low)
+
+    @property
     def ends(self) -> tuple[Any, ...]:
         """The values that are checked before a study begins."""
-        return self.low, self.high
+        return self.low, self.last
 
     def __str__(self) -> str:
         more = [f"step {self.step:g}"] * bool(self.step) + ["log"] * self.log
@@ -115,6 +124,8 @@ def bounded(name: str, given: dict[str, Any], source: str) -> Range:
         raise Unusable(f"{source}: {name}: low = {found.low:g} must be below high = {found.high:g}, and both finite")
     if found.step < 0 or (found.step and found.log):
         raise Unusable(f"{source}: {name}: step must be positive, and goes with log = false alone")
+    if found.step and found.last == found.low:
+        raise Unusable(f"{source}: {name}: step = {found.step:g} is more than there is from {found.low:g} to {found.high:g}")
     if found.log and found.low <= 0:
         raise Unusable(f"{source}: {name}: log = true needs a low above 0, and it is {found.low:g}")
     return found

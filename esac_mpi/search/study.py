@@ -12,6 +12,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
+from esac_mpi import envs
 from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import Config, ConfigError, joined, read_toml, resolved
@@ -19,6 +20,7 @@ from esac_mpi.config.reads import unread
 from esac_mpi.experiments.design import fields, known, made
 from esac_mpi.record.files import replace
 from esac_mpi.search.space import Choices, Space, parsed
+from esac_mpi.task import make_task
 
 STUDY = "study.json"
 OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
@@ -166,6 +168,14 @@ def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
         return [study.config({**first, name: end}, hear) for name, one in study.space.items() for end in one.ends]
     except ConfigError as error:
         raise Unusable(str(error)) from error
+
+
+def refuse_task(study: Study, config: Config) -> None:
+    """Raise Unusable where the task cannot be made, or the algorithm cannot act in it."""
+    try:
+        make_task(config)
+    except (envs.TaskError, ImportError) as error:
+        raise Unusable(f"{study.source}: {error}") from error
 
 
 def of_choices(space: Space) -> Iterator[dict[str, Any]]:

@@ -23,8 +23,9 @@ from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.config.fields import shown
 from esac_mpi.counters import Counters
+from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.loop import Listener
-from esac_mpi.record import Run
+from esac_mpi.record import Run, Unreadable
 from esac_mpi.record.held import Held
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.search.journal import PARTS, Journal
@@ -36,6 +37,7 @@ from esac_mpi.stop import Stop
 POLL = 1.0  # between two looks at what others do [s]
 EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
 PRUNED = "pruned"  # status of a run that was given up
+STATE = (CHECKPOINT, PREVIOUS, METRICS)  # files of a run that has begun
 UNFINISHED = ("running", "requeue")  # statuses of one that was to be, where its task died before it said so
 GO_ON = "run the same command again"
 
@@ -156,8 +158,11 @@ class Task:
         if self._given_up and ending.code == job.STOPPED:
             return self._prune(number, path, ending.wished)
         if ending.code != job.FINISHED:
-            return self._fail(number, self._judged(number, ending), ending.wished)
-        value = outcome(Run.open(path), self._study.measure)
+            return self._fail(number, self._judged(number, path, ending), ending.wished)
+        try:
+            value = outcome(Run.open(path), self._study.measure)
+        except Unreadable as error:
+            return self._fail(number, str(error), ending.wished)
         if not math.isfinite(value):
             return self._fail(number, f"the run in {path} has no evaluation whose returns are all finite", ending.wished)
         return Result(value, ending.wished)
@@ -191,10 +196,12 @@ class Task:
 
         return hears
 
-    def _judged(self, number: int, ending: Ending) -> str:
+    def _judged(self, number: int, path: Path, ending: Ending) -> str:
         """Return why a training failed by its trial's own fault. Raises Left where it did not, or cannot be known to have."""
         if ending.code == job.STOPPED:
             raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
+        if ending.code == job.NO_CHECKPOINT and any((path / name).exists() for name in STATE):  # not that of a source
+            return ending.said
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
         if ending.of_settings or (ending.code == job.WRONG_USAGE and others and not ending.of_machine):
             return ending.said

@@ -11,15 +11,14 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from esac_mpi import envs, learners, log, rollout, session
+from esac_mpi import learners, log, rollout, session
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import Config
 from esac_mpi.job import UNSAVED, WRONG_USAGE, Ended
 from esac_mpi.loop import Listener
 from esac_mpi.policies.ranks import end_all
 from esac_mpi.record import Refused, Unreadable, Unsaved
-from esac_mpi.search.study import Study, begin, checked, measured, read
-from esac_mpi.set_up import make_task
+from esac_mpi.search.study import Study, begin, checked, measured, read, refuse_task
 from esac_mpi.stop import Stop
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
@@ -90,10 +89,7 @@ def prepared(place: Path) -> Study:
     configs = checked(study, notes.add)
     for text in sorted(notes):
         note(text)
-    try:
-        make_task(configs[0])
-    except (envs.TaskError, ImportError) as error:
-        raise Unusable(f"{study.source}: {error}") from error
+    refuse_task(study, configs[0])
     begin(study)
     return study
 

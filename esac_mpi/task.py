@@ -1,0 +1,13 @@
+"""The task of a configuration, for an algorithm that can act in it."""
+
+from esac_mpi import envs
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import Config
+from esac_mpi.params import make_env
+
+
+def make_task(config: Config) -> envs.Env:
+    """Make the task; refuse one in which the algorithm cannot act. Raises envs.TaskError."""
+    env = make_env(config)
+    envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
+    return env
