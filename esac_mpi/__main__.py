@@ -8,6 +8,7 @@ threads.limit_program()  # before numpy
 
 from esac_mpi import began  # noqa: F401, before MPI
 from esac_mpi.config import load
+from esac_mpi.errors import NO_MPI, lacks_mpi
 from esac_mpi.log import say, warn
 
 HELP = {"-h", "--help"}
@@ -21,7 +22,7 @@ def main(argv: list[str]) -> int:
     try:
         from esac_mpi import session
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if "libmpi" not in str(error):
+        if not lacks_mpi(error):
             raise
         return without_mpi(words)
     return session.program(session.Asked(lambda: load(words, say, warn), command, looks="--check" in argv))
@@ -31,8 +32,7 @@ def without_mpi(words: list[str]) -> int:
     """Say that there is no MPI library; help needs none, and raises SystemExit."""
     if HELP & set(words):
         load(words, say, warn)
-    advice = "load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
-    print(f"esac_mpi: no MPI library was found: {advice}", file=sys.stderr)
+    print(f"esac_mpi: {NO_MPI}", file=sys.stderr)
     return WRONG_USAGE
 
 

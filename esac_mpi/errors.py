@@ -1,5 +1,7 @@
 """How a training ended that did not go well, for who calls `esac_mpi.train`: the command line's exit codes as exceptions."""
 
+NO_MPI = "no MPI library was found: load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
+
 
 class RunError(Exception):
     """A training that was refused or has failed, in a sentence. code: the command line's exit code."""
@@ -32,3 +34,8 @@ class Interrupted(RunError):
 
 
 KINDS = {kind.code: kind for kind in (RunError, WrongUsage, NoCheckpoint, NotSaved, Interrupted)}
+
+
+def lacks_mpi(error: Exception) -> bool:
+    """Return whether an import failed because mpi4py found no MPI library."""
+    return "libmpi" in str(error) or "cannot load MPI library" in str(error)

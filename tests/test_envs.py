@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, environment
 from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, actions, play
 
 from esac_mpi.envs import UnstablePhysics, is_discrete, make, transition
@@ -28,6 +28,23 @@ def test_no_action_leaves_the_tasks_own_bounds_by_rounding(dtype):
         disturb(action)
         env.step(action)
         assert transition(env, y.astype(np.float32)) is not None
+
+
+def test_dm_control_is_loaded_without_a_display_and_the_choice_of_a_renderer_put_back():
+    code = """
+import os
+from esac_mpi import envs
+env = envs.make("dm_control/cartpole-balance-v0")
+print("MUJOCO_GL" in os.environ)
+os.environ["MUJOCO_GL"] = "egl"
+envs.make("dm_control/cartpole-balance-v0")
+print(os.environ["MUJOCO_GL"])
+env._env.physics.render()
+"""
+    variables = {name: value for name, value in environment().items() if name != "MUJOCO_GL"}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout == "False\negl\n"
+    assert "No OpenGL rendering backend is available" in done.stderr
 
 
 def test_a_suite_task_gets_actions_within_its_own_bounds(monkeypatch):

@@ -18,6 +18,7 @@ from importlib import import_module
 from esac_mpi import __version__
 from esac_mpi.batch_system import RANKS
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
+from esac_mpi.errors import lacks_mpi
 from esac_mpi.invocation import SCRIPT, called
 
 EXTRAS = {  # extra of setup.cfg that has a library
@@ -61,7 +62,7 @@ def carry_out(name: str, arguments: list[str]) -> int:
             raise
         print(f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'", file=sys.stderr)
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if "libmpi" not in str(error):
+        if not lacks_mpi(error):
             raise
         from esac_mpi.__main__ import without_mpi
 

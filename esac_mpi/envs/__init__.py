@@ -7,7 +7,9 @@ ten other episodes. The adapters see to that where a library does not.
 import difflib
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import Any, Protocol
 
@@ -83,12 +85,28 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
 
         return CyclicMDP(id, task_horizon(id, RULES[id][1], horizon))
     if id.startswith("dm_control/"):
-        from esac_mpi.envs.dm_control_env import DMControlEnv
+        with without_display():
+            from esac_mpi.envs.dm_control_env import DMControlEnv
 
         return DMControlEnv(id, horizon, kwargs)
     from esac_mpi.envs.gymnasium_env import GymnasiumEnv
 
     return GymnasiumEnv(id, horizon, kwargs)
+
+
+@contextmanager
+def without_display() -> Iterator[None]:
+    """Let an import of dm_control look for no display, unless MUJOCO_GL says what to render with, which is put back.
+
+    It looks once, when it is first imported: it renders nothing in this process afterwards. What else renders is free to.
+    """
+    chosen = os.environ.get("MUJOCO_GL")
+    os.environ.setdefault("MUJOCO_GL", "disabled")
+    try:
+        yield
+    finally:
+        if chosen is None:
+            del os.environ["MUJOCO_GL"]
 
 
 def is_discrete(env: Env) -> bool:

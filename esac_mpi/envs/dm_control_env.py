@@ -1,15 +1,11 @@
 """Tasks of the DeepMind Control Suite: dm_control/<domain>-<task>-v0. Those of suite_tasks.py are stepped there, bit for bit."""
 
 import math
-import os
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
-
-os.environ.setdefault("MUJOCO_GL", "disabled")  # or the import looks for a display
-
 from dm_control import suite
 from dm_control.rl.control import PhysicsError
 
