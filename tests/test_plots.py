@@ -46,6 +46,22 @@ def test_sensitivity_needs_a_field_that_varies(tmp_path, capsys, field, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("task.kwargs.a", "--field task.kwargs.a: b, d: made without it"),
+        ("task.kwargs.c", "no setting of es that results depend on"),
+    ],
+)
+def test_sensitivity_names_the_runs_that_have_not_set_an_argument_of_their_task(tmp_path, capsys, field, said):
+    given = {"a": {"a": 1.0}, "b": {"b": 2}, "c": {"a": 2.0}, "d": {}}
+    paths = [make(tmp_path / name, **{"task.kwargs": kwargs}) for name, kwargs in given.items()]
+    assert sensitivity.main([*map(str, paths), "--field", field]) == 2
+    assert said in capsys.readouterr().err
+    found = sensitivities.of_runs(opened(paths[0], paths[2]), "task.kwargs.a")
+    assert list(found["A-v0"]["ES"]) == [1.0, 2.0]
+
+
 def test_updates_counts_them(tmp_path, capsys):
     paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1)]
     assert updates.main([*map(str, paths), "--x", "nominal_steps", "--out", str(tmp_path / "u")]) == 0

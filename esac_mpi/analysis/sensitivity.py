@@ -9,7 +9,7 @@ import numpy as np
 
 from esac_mpi.analysis.evaluations import BETTER, require_policy
 from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, looks, panels
-from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
+from esac_mpi.analysis.groups import KWARGS, grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
@@ -64,13 +64,25 @@ def full_name(run: RunFiles, field: str) -> str:
     return name
 
 
+def refuse_without(runs: list[RunFiles], field: str) -> None:
+    """Raise Unusable where only some runs have set a keyword argument of the task: the others' value is nowhere written."""
+    without = [run.path.name for run in runs if field not in settings(run)]
+    if field.startswith(f"{KWARGS}.") and 0 < len(without) < len(runs):
+        raise Unusable(
+            f"--field {field}: {some(without)}: made without it, and no file says what their task's default is: leave them out, "
+            f"or make them with --{field}"
+        )
+
+
 def of_runs(runs: list[RunFiles], field: str, measure: str = "best", at_steps: int = 0, policy: str = BETTER) -> Panels:
     """Return the lines of a swept field, a panel per task, a line per algorithm and other settings.
 
-    Raises Unusable where the field does not vary, a value has one seed twice, or no run has such a policy.
+    Raises Unusable where the field does not vary, only some runs have it, a value has one seed twice, or no run has such a
+    policy.
     """
     if measure in OF_POLICY:
         require_policy(runs, policy)
+    refuse_without(runs, field)
     names = {full_name(run, field) for run in runs}
     points = []
     for task, row in grouped(runs, names).items():
