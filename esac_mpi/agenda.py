@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.stop import EndsRun
+
 AT_LEAST = 1  # what every task lasts at least [steps]
 
 
@@ -114,5 +116,5 @@ class Arrival(Agenda):
         return next((worker for worker in self._came if self._may_be_told(self._tasks[worker])), None)
 
 
-class OrderDiffers(Exception):
+class OrderDiffers(EndsRun):
     """Results cannot be told in the order of a record: other tasks than those that it is of."""

@@ -12,6 +12,7 @@ from esac_mpi.contracts import World
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
+from esac_mpi.stop import EndsRun
 from esac_mpi.transitions import joined, packed, packed_size, unpacked, width
 
 SLICE = 64  # steps of an episode between two turns of other work
@@ -29,7 +30,7 @@ class NoFiniteReturn(Exception):
     """No member of a population has a finite return: there is nothing to learn from."""
 
 
-class ReturnDiffers(Exception):
+class ReturnDiffers(EndsRun):
     """An episode that is played again does not give the return that it gave: two machines, or two moments, compute otherwise."""
 
 

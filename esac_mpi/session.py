@@ -1,7 +1,9 @@
 """A training in this process, one of its ranks, whoever asks for it: the command line, a script, a notebook.
 
 The command line's process ends with its training: an error of one rank ends them all, and signals pass at the end. In another's
-all is put back as it was found, and an error is an exception like any, as long as there is no other rank to wait for ever.
+all is put back as it was found, and an error is an exception like any, as long as there is no other rank to wait for ever. What
+all ranks find together, or one of them and the others are told in their exchange (stop.EndsRun), is the end of the training, in
+one sentence, and of no process.
 """
 
 import math
@@ -19,11 +21,11 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from esac_mpi import agenda, batch_system, began, check, comm, job, learners, log, loop, rollout, set_up, threads
+from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, rollout, set_up, threads
 from esac_mpi.config import Config, ConfigError
+from esac_mpi.stop import EndsRun
 
 ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
-ON_ROOT = (learners.LearnerNotFinite, rollout.ReturnDiffers, agenda.OrderDiffers)  # that rank 0 alone raises
 
 Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
 
@@ -54,7 +56,7 @@ def program(asked: Asked) -> int:
         world.stop.listen()
         return carried_out(world, asked, began.SECONDS_LEFT, time.monotonic() - began.BEGAN).code
     except Exception as error:
-        end = as_end(error, ON_ALL)
+        end = as_end(error, world is None or world.size == 1)
         if end is None:
             abort(world, error)
         if world is None or world.rank == 0:
@@ -81,7 +83,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
                 return carried_out(world, asked, left, 0.0)._replace(wished=world.stop.wished)
     except BaseException as error:
         alone = world is None or world.size == 1
-        end = as_end(error, (*ON_ALL, *ON_ROOT) if alone else ON_ALL)
+        end = as_end(error, alone)
         if end is not None:
             raise end from None
         if not alone:
@@ -90,21 +92,32 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
 
 
 def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
-    """Do what is asked for; return how it ended. Raises job.Ended for what is refused. See loop.train for the times."""
+    """Do what is asked for, and release the world, but where ranks do not end together; return how it ended. Raises job.Ended.
+
+    See loop.train for the times.
+    """
     try:
-        comm.check_launcher(dict(os.environ), world.size)
-        answer = agreed(world, asked.resolve)
-        if isinstance(answer, int):
-            return Outcome(answer)
-        config, fresh = answer
-        if asked.looks:
-            left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
-            return Outcome(check.check(config, world, left, fresh))
-        code = loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener)
-        return Outcome(code, set_up.run_directory(config) if world.leads else None)
-    finally:
-        if sys.exception() is None or world.size == 1:
+        outcome = done(world, asked, seconds_left, elapsed)
+    except BaseException as error:
+        if as_end(error, world.size == 1) or world.size == 1:
             world.free()
+        raise
+    world.free()
+    return outcome
+
+
+def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+    """Do what is asked for; return how it ended. Raises job.Ended for what is refused."""
+    comm.check_launcher(dict(os.environ), world.size)
+    answer = agreed(world, asked.resolve)
+    if isinstance(answer, int):
+        return Outcome(answer)
+    config, fresh = answer
+    if asked.looks:
+        left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
+        return Outcome(check.check(config, world, left, fresh))
+    code = loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener)
+    return Outcome(code, set_up.run_directory(config) if world.leads else None)
 
 
 def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
@@ -127,25 +140,26 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
     return answer
 
 
-def as_end(error: BaseException, shared: tuple[type[Exception], ...]) -> job.Ended | None:
-    """Return the end of a run that an error means to all ranks, None for one that they do not share. shared: kinds they do."""
+def as_end(error: BaseException, alone: bool) -> job.Ended | None:
+    """Return the end of a run that an error means to all ranks, None for one that they do not share. alone: there is one rank."""
     if isinstance(error, job.Ended):
         return error
     if isinstance(error, comm.LaunchError):
         return job.Ended(job.WRONG_USAGE, str(error), type(error))
-    return job.Ended(job.FAILED, last_words(error), type(error)) if isinstance(error, shared) else None
+    shared = isinstance(error, ON_ALL) or (isinstance(error, EndsRun) and (alone or error.told))
+    return job.Ended(job.FAILED, last_words(error), type(error)) if shared else None
 
 
 def last_words(error: BaseException) -> str:
     """Return what to say of an error that ends a run."""
-    if not isinstance(error, ON_ROOT):
+    if not isinstance(error, EndsRun):
         return str(error)
     return ", ".join([str(error), *getattr(error, "__notes__", [])]) + "; the last checkpoint stands"
 
 
 def abort(world: comm.World | None, error: BaseException) -> NoReturn:
     """End all ranks, and say why."""
-    if isinstance(error, ON_ROOT):
+    if isinstance(error, EndsRun):
         comm.abort(job.FAILED, f"esac_mpi: {last_words(error)}")
     who = f"rank {world.rank}" if world else "a rank"
     comm.abort(job.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")

@@ -24,6 +24,12 @@ class Abandoned(Exception):
     """A rank gave its work up, so that all discard it; nothing was changed by it."""
 
 
+class EndsRun(Exception):
+    """What a rank has found that ends the run; told: whether the others were told, so that all raise it together."""
+
+    told = False
+
+
 class Stop:
     """A rank's wish to stop, and the time at which it gives up.
 

@@ -6,6 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 from esac_mpi.comm import Abandoned, World
+from esac_mpi.stop import EndsRun
 
 LIMIT = 2000  # slices of a phase, a millisecond each: far more than any rank waits for here
 
@@ -79,6 +80,28 @@ def waiting(world: World, rank: int) -> None:
     world.at_root(lambda: np.zeros(1), 1)
 
 
+def ends(exchange, finder: int) -> None:
+    """Check that all ranks of two nodes raise what one has found in its part, and know that all do; and that nothing stays."""
+    world = World(Dealt(MPI.COMM_WORLD).over(2))
+
+    def finds(_: int = 0) -> np.ndarray:
+        if world.rank == finder:
+            error = EndsRun(f"found on rank {world.rank}")
+            error.add_note("in a part")
+            raise error
+        return np.zeros(1)
+
+    raised = []
+    try:
+        exchange(world, finds)
+    except EndsRun as found:
+        raised = [str(found), *found.__notes__, found.told]
+    assert raised == [f"found on rank {finder}", "in a part", True]
+    world.free()
+    MPI.COMM_WORLD.Barrier()
+    assert not MPI.COMM_WORLD.Iprobe()
+
+
 def bulk() -> None:
     """Map results with bulk: all have the scalars, rank 0's node the rest too, which reaches no other node."""
     world, bulk = World(Dealt(MPI.COMM_WORLD).over(2)), 1000
@@ -105,6 +128,8 @@ if __name__ == "__main__":
     for exchange in (at_work, waiting):
         for rank in (1, 2):  # of the other node, of rank 0's
             abandoned(lambda world, exchange=exchange, rank=rank: exchange(world, rank))
+    ends(lambda world, work: world.at_root(work, 1), 0)
+    ends(lambda world, work: world.map(work, 1000 * world.size, 1), 2)
     bulk()
     dealt()
     print("sound", flush=True)

@@ -1,5 +1,7 @@
 """AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
 
+import re
+
 import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, run
@@ -87,6 +89,16 @@ def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path)
     done = run(2, *wide, *TASK, "--budget.generations", 2, "--run-dir", tmp_path / "run", code=1)
     assert done.stderr.count("generation 1: mean or variance is not finite, the last checkpoint stands") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_a_critic_that_is_no_longer_finite_ends_all_ranks_where_their_tasks_are(tmp_path, together):
+    line = [*SMALL, *TASK, "--aes_rl.lr_critic", 1e30, "--budget.generations", 40, "--run-dir", tmp_path / "run"]
+    done = together(3, *line, code=1)
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
+    assert said.startswith("esac_mpi: the CEM-RL learner's ")
+    assert re.search(r" are no longer finite at training step \d+, in task \d+ of worker 3 \(seed 0\); the last ", said)
+    assert "Traceback" not in done.stderr
+    assert Run.open(tmp_path / "run").state == "failed"
 
 
 def test_its_tasks_are_recorded_and_add_up(straight):

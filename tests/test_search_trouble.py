@@ -1,14 +1,17 @@
 """A search in trouble: signals at any moment, decisions that were not told, machines that cannot make a trial."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import weakref
 
 import pytest
 from conftest import environment
 from small_studies import SETTINGS, made
 
+from esac_mpi import comm
 from esac_mpi.policies.ranks import Alone
 from esac_mpi.record import Run
 from esac_mpi.search import task, work
@@ -58,6 +61,53 @@ def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_the
     assert work.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "pruned")]
     assert (Run.open(study.run_of(1, 100)).generation, Journal(study).trial(1).reported) == (1, 2)
+
+
+LEARNER = """
+algorithm = "td3"
+task.id = "CyclicMDP-v0"
+task.horizon = 30
+policy.hidden = [4]
+evaluation.every = 1
+evaluation.episodes = 1
+td3.start_steps = 35
+td3.batch_size = 8
+td3.steps_per_generation = 30
+budget.generations = 3
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is_made(tmp_path, ranks, together):
+    """The same trials on one rank and on several; its run's checkpoint, of the generation before, stands."""
+    study = made(tmp_path, "trials = 4", settings=LEARNER, search="td3.lr_td3 = [1e30, 1e-3]", tail="[sampler]\nkind = 'random'")
+    assert (work.search(study.path, Alone()) if ranks == 1 else together(ranks, "search", "run", study.path).returncode) == 0
+    trials = Journal(study).trials()
+    assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]
+    assert [trial.state for trial in trials] == ["complete", "failed", "failed", "complete"]
+    assert "is not finite at training step 37, in the TD3 phase of generation 2; the last checkpoint stands" in trials[1].why
+    assert Run.open(study.run_of(1, 100)).state == "failed"
+
+
+def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monkeypatch):
+    search = "es.lr_es = [1e30, 1e35]"
+    settings = SETTINGS + 'es.optimiser = "sgd"\nes.weight_decay = 1e10\n'
+    study, worlds, left = made(tmp_path, "trials = 3", settings=settings, search=search), [], []
+
+    class World(comm.World):
+        def __init__(self):
+            left.append(sum(world() is not None for world in worlds))
+            worlds.append(weakref.ref(self))
+            super().__init__()
+
+    monkeypatch.setattr(comm, "World", World)
+    gc.disable()
+    try:
+        assert work.search(study.path, Alone()) == 0
+    finally:
+        gc.enable()
+    assert states(study) == [(number, "failed") for number in range(3)]
+    assert left == [0, 0, 0]
 
 
 HELD = """

@@ -6,14 +6,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import CYCLIC_ES, EAGER, ROOT, ROUTINE, SMALL, TASK, run
 from whole_runs import science, summary
 
+from esac_mpi import job, session
 from esac_mpi.invocation import called
+from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run, read
+
+
+def found(error):
+    """Return an error as ranks raise it that were told."""
+    error.told = True
+    return error
 
 
 def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
@@ -42,6 +51,39 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
     assert Run.open(tmp_path / "run").state == "failed"
     assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()
     assert not (tmp_path / "run" / "policy.h5").exists()
+
+
+def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_the_checkpoint_before_it(tmp_path, together):
+    """Its first update, in generation 2, makes an actor that is not finite; each rank returns, so that the next test has it."""
+    learner = ["--td3.start_steps", 70, "--td3.steps_per_generation", 60, "--td3.batch_size", 16, "--td3.lr_td3", 1e30]
+    arguments = ["--algorithm", "td3", *TASK, *ROUTINE, *learner, "--budget.generations", 5, "--checkpoint.every_generations", 1]
+    done = together(3, *arguments, "--run-dir", tmp_path / "run", nodes=2, code=1)
+    assert [line for line in done.stderr.splitlines() if "esac_mpi" in line or "rror" in line] == [
+        "esac_mpi: the actor's action is not finite at training step 72, in the TD3 phase of generation 2; the last "
+        "checkpoint stands"
+    ]
+    assert Run.open(tmp_path / "run").state == "failed"
+    assert read(tmp_path / "run/checkpoint.h5")[1]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "error", "released"),
+    [
+        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False), (3, job.Ended(2, "refused"), True),
+        (3, LearnerNotFinite("found here alone"), False), (3, found(LearnerNotFinite("found by one, told to all")), True),
+    ],
+)  # fmt: skip
+def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks, error, released):
+    freed = []
+    world = SimpleNamespace(size=ranks, rank=0, free=lambda: freed.append(True))
+
+    def fails(*arguments):
+        raise error
+
+    monkeypatch.setattr(session, "done", fails)
+    with pytest.raises(type(error)):
+        session.carried_out(world, session.Asked(dict, []), 0.0, 0.0)
+    assert bool(freed) == released
 
 
 def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played_again(tmp_path, monkeypatch):

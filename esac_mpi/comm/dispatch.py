@@ -7,16 +7,17 @@ stays on its rank, and is begun again after a restart: it is a function of its o
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from mpi4py import MPI
 
 from esac_mpi.agenda import Agenda, Task
-from esac_mpi.stop import Stop
+from esac_mpi.stop import EndsRun, Stop
 from esac_mpi.watchdog import Watchdog
 
 Work = Generator[int, None, tuple[int, Any]]  # a task at work: yields how long it has taken so far; returns that and its result
+Halt = tuple[bool, EndsRun | None]  # why all leave their tasks: whether a rank's time is over, and what rank 0 has found
 
 ORDER, PROGRESS, RESULT, PAUSE, PAUSED, OVERDUE = range(10, 16)  # tags
 REPORT = 0.01  # least time between two reports of a rank's progress [s]
@@ -59,19 +60,31 @@ class Dispatch:
     def go_on(self) -> bool:
         """Work until the leader, who hears of results in the agenda's order and puts the next tasks there, says it is enough.
 
-        All ranks call this. Returns, on all ranks, whether the time of one of them is over.
+        All ranks call this. Returns, on all ranks, whether the time of one of them is over. Raises, on all ranks, what rank 0 has
+        found that ends the run (EndsRun).
         """
-        over = self._serve() if self.leader is None else self._lead(self.leader)
+        over, found = self._serve() if self.leader is None else self._lead(self.leader)
         MPI.Request.Waitall(self._sent)
         self._sent = []
         self._watchdog.rests()
+        if found is not None:
+            raise found
         return over
 
     def free(self) -> None:
         """Release the messages' communicator; all ranks call this."""
         self._comm.Free()
 
-    def _lead(self, leader: Leader) -> bool:
+    def _lead(self, leader: Leader) -> Halt:
+        overdue, found = False, None
+        try:
+            overdue = self._until_enough(leader)
+        except EndsRun as error:
+            found, error.told = error, True
+        return self._halt(leader.agenda, (overdue, found))
+
+    def _until_enough(self, leader: Leader) -> bool:
+        """Give tasks out, work and hear, until the leader says it is enough; return whether the time of a rank is over before."""
         overdue, pause, agenda = False, 0.0, leader.agenda
         while not overdue:
             enough, begun = self._decide(leader)
@@ -86,7 +99,7 @@ class Dispatch:
                 self._watchdog.waits()
                 time.sleep(pause)
                 pause = min(pause + 5e-6, REST)
-        return self._halt(agenda, overdue)
+        return overdue
 
     def _decide(self, leader: Leader) -> tuple[bool, int]:
         """Let the leader hear of results, give tasks out; return whether it is enough, and how many were given out."""
@@ -164,10 +177,10 @@ class Dispatch:
         times = task.began - self._zero, task.ended - self._zero, task.busy
         self._send(MPI.pickle.dumps((task.progress, task.result, *times)), 0, RESULT)
 
-    def _halt(self, agenda: Agenda, overdue: bool) -> bool:
+    def _halt(self, agenda: Agenda, why: Halt) -> Halt:
         """Let all ranks leave their tasks where they are; take what comes in until they have."""
         for rank in range(1, self.size):
-            self._send(MPI.pickle.dumps(overdue), rank, PAUSE)
+            self._send(MPI.pickle.dumps(why), rank, PAUSE)
         left = self.size - 1
         while left:
             message = self._receive()
@@ -177,15 +190,15 @@ class Dispatch:
                 left -= 1
             elif message[1] != OVERDUE:
                 self._take(agenda, *message)
-        return overdue
+        return why
 
-    def _serve(self) -> bool:
+    def _serve(self) -> Halt:
         pause, told = 0.0, False
         while True:
             message = self._receive()
             if message is not None and message[1] == PAUSE:
                 self._send(MPI.pickle.dumps(None), 0, PAUSED)
-                return bool(message[2])
+                return cast(Halt, message[2])
             if message is not None:
                 self._own = [(Task(0, 0, message[2]), self._work(message[2]))]
             if self._stop.overdue and not told:

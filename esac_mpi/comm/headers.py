@@ -1,13 +1,17 @@
 """What rides on every exchange of the ranks beside their results, and what is read from it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from esac_mpi.stop import Abandoned, EndsRun, Stop
+
 # Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
-# part given up.
+# how the part was left.
 HEADER = 5
-BUSY, STOP, CHECKSUM, BACKGROUND, GIVEN_UP = range(HEADER)
+BUSY, STOP, CHECKSUM, BACKGROUND, LEFT = range(HEADER)
+DONE, GIVEN_UP, ENDS_RUN = range(3)  # how a part was left
 
 
 class DivergedError(Exception):
@@ -17,6 +21,24 @@ class DivergedError(Exception):
 def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
     """Return the shape of what a node keeps for a `map`, float64: two boards in turn, each the results and all ranks' headers."""
     return 2, count * columns + ranks * HEADER
+
+
+def carried_out(stop: Stop, part: Callable[[], None]) -> tuple[int, EndsRun | None]:
+    """Carry a rank's part out; return how it was left, and what was found in it that ends the run."""
+    try:
+        return (DONE if stop.carry_out(part) else GIVEN_UP), None
+    except EndsRun as found:
+        return ENDS_RUN, found
+
+
+def judge(left: np.ndarray, found: EndsRun | None, gather: Callable[[Any], list[Any]]) -> None:
+    """Raise, on all ranks, what one has found that ends the run, or else Abandoned if one gave up. left: of all parts [ranks]."""
+    if (left == ENDS_RUN).any():
+        first = next(one for one in gather(found) if one is not None)
+        first.told = True
+        raise first
+    if left.any():
+        raise Abandoned
 
 
 def compare(checksums: np.ndarray, hosts: Sequence[str]) -> None:

@@ -22,11 +22,11 @@ from mpi4py import MPI
 
 from esac_mpi import schedule
 from esac_mpi.comm.dispatch import Dispatch, Work
-from esac_mpi.comm.headers import BACKGROUND, BUSY, CHECKSUM, GIVEN_UP, HEADER, STOP, boards, compare
+from esac_mpi.comm.headers import BACKGROUND, BUSY, CHECKSUM, HEADER, LEFT, STOP, boards, carried_out, compare, judge
 from esac_mpi.comm.launch import abort, library
 from esac_mpi.comm.node import Node
 from esac_mpi.contracts import Background
-from esac_mpi.stop import Abandoned, GivenUp, Stop
+from esac_mpi.stop import GivenUp, Stop
 from esac_mpi.watchdog import Watchdog
 
 OVERDUE = 1  # tag of the message by which nodes hear that a rank of another one gives up
@@ -84,8 +84,8 @@ class World:
         each rank's busy time [s], float64 [size]. The results are the node's board itself, read-only, and stay what they are
         until the next `map` of this count and columns returns: who wants them longer copies them.
 
-        This is the only regular traffic between nodes. Raises DivergedError if the nodes' checksums differ; Abandoned, on all
-        ranks, if one gave its part up.
+        This is the only regular traffic between nodes. Raises, on all ranks, DivergedError if the nodes' checksums differ,
+        what one found that ends the run (EndsRun), Abandoned if one gave its part up.
         """
         capacity = np.array([len(ranks) for ranks in self._ranks])
         capacity[0] -= self.learning
@@ -100,7 +100,7 @@ class World:
     def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
         """End rank 0's background, then run work() -> float64 [columns] there; return its result and each rank's busy time.
 
-        Busy times are float64 [size] [s]. Raises Abandoned, on all ranks, if one gave up.
+        Busy times are float64 [size] [s]. Raises on all ranks what `map` does, so also an EndsRun of rank 0's work.
         """
 
         def last(_: int) -> np.ndarray:
@@ -154,18 +154,17 @@ class World:
                 self.watchdog.works_on(f"item {i} of {shape[0]}")
                 table[i] = work(int(i))
 
-        ended = self.stop.carry_out(part)
+        left, found = carried_out(self.stop, part)
         busy = self.clock() - start - (self._beside - beside)
         self._tell()
-        headers[self.rank] = busy, self.stop.wished, self._checksum, bool(background and not background.done), not ended
+        headers[self.rank] = busy, self.stop.wished, self._checksum, bool(background and not background.done), left
         self._node.sync(partial(self._wait, background=background))
         self._between_nodes(table, headers, shares, bulk)
         self.waited += self.clock() - start - busy
         compare(headers[:, CHECKSUM], self.hosts)
         self.stopping = bool(headers[:, STOP].any())
         self.learning = bool(headers[:, BACKGROUND].any())
-        if headers[:, GIVEN_UP].any():
-            raise Abandoned
+        judge(headers[:, LEFT], found, self.gather)
         table.flags.writeable = False
         return table, headers[:, BUSY].copy()
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from esac_mpi.config import Config
 from esac_mpi.policy import Layout
+from esac_mpi.stop import EndsRun
 
 
 class NoDevice(Exception):
@@ -24,7 +25,7 @@ class NotInstalled(Exception):
     """The library of a learner is not installed."""
 
 
-class LearnerNotFinite(Exception):
+class LearnerNotFinite(EndsRun):
     """A learner's parameters, losses or actions are no longer finite: it has nothing more to give."""
 
 

@@ -4,6 +4,7 @@ Rank 0 alone talks to Optuna and reads the journal. What it decides reaches the 
 its callback: so a trial is the same on all ranks, and ends on all in the same generation.
 """
 
+import gc
 import platform
 import sys
 import time
@@ -130,4 +131,6 @@ def trained(order: Order | None, world: Any) -> Ending:
     except Ended as end:
         kind = end.kind or Ended
         ending = Ending(end.code, str(end), issubclass(kind, OF_SETTINGS), issubclass(kind, OF_MACHINE))
+    if ending.said:
+        gc.collect()  # a traceback and its frames hold each other, and with them all that the training had
     return ending._replace(wished=any(world.gather(ending.wished)))
