@@ -6,6 +6,8 @@ told in the order of (virtual end, worker): one that has come in waits until no 
 the progress of these shows. So what is told when does not depend on who does the work, or how fast: the answer depends on
 the number of workers alone. This is conservative discrete-event simulation (Chandy and Misra 1979) on the run itself.
 
+A result that may not be told yet is passed over, and its worker waits on the virtual clock, so on every machine alike.
+
 `Arrival` is the other order: results are told as they come in, or as a record says that they came.
 """
 
@@ -44,10 +46,14 @@ class Task:
 
 
 class Agenda:
-    """The tasks of all workers that have been given out and not been told."""
+    """The tasks of all workers that have been given out and not been told.
 
-    def __init__(self) -> None:
+    may_be_told: whether a result that has come in can be told; it changes by what is told alone. now: virtual time [steps].
+    """
+
+    def __init__(self, may_be_told: Callable[[Task], bool] = lambda task: True, now: int = 0) -> None:
         self._tasks: dict[int, Task] = {}  # worker -> its task
+        self._may_be_told, self._now = may_be_told, now
 
     def __iter__(self) -> Iterator[Task]:
         """Go through the tasks, by worker."""
@@ -65,27 +71,34 @@ class Agenda:
         task.done = True
 
     def tell(self) -> Task | None:
-        """Take out and return the task whose result is told next; None while one that is at work may still end before it."""
-        if not self._tasks:
-            return None
-        first = min(self, key=lambda task: task.earliest)
-        return self._tasks.pop(first.worker) if first.done else None
+        """Take out and return the task whose result is told next; None while one that is at work may still end before it.
+
+        One that was passed over has lasted until it is told.
+        """
+        for task in sorted(self, key=lambda task: task.earliest):
+            if not task.done:
+                return None
+            if self._may_be_told(task):
+                task.progress = max(task.progress, self._now - task.start)
+                self._now = task.start + task.progress
+                return self._tasks.pop(task.worker)
+        return None
 
 
 class Arrival(Agenda):
     """The same with results told as they come in: nobody waits, and what is told when depends on the machines.
 
     due: workers whose results are told before all others, in this order, which a record has, int64 [n]. strict: whether tasks
-    that do not go with it are an error; else what is left of it is forgotten. may_be_told: whether a result that has come in
-    can be told; where it cannot, those that came later go before it. It is not asked of what is due.
+    that do not go with it are an error; else what is left of it is forgotten. may_be_told: where it says no, those that came
+    later go before; it is not asked of what is due.
     """
 
     def __init__(
         self, due: Sequence[int] | np.ndarray = (), strict: bool = True, may_be_told: Callable[[Task], bool] = lambda task: True
     ) -> None:
-        super().__init__()
+        super().__init__(may_be_told)
         self.due = np.asarray(due, np.int64)
-        self._strict, self._may_be_told = strict, may_be_told
+        self._strict = strict
         self._came: list[int] = []  # workers whose results have come in, in this order
 
     def end(self, task: Task) -> None:

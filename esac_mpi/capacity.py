@@ -39,8 +39,7 @@ def needed(config: Config, env: Env) -> int:
     """Return the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
     if not table(config):
         return 0
-    rows = capacity(config) + reserve(config, env.horizon)
-    return int(_row(env) * min(rows, most_added(config, env.horizon)))
+    return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
 
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:
@@ -65,6 +64,11 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
 def capacity(config: Config) -> int:
     """Return the transitions that the replay keeps [transitions]."""
     return int(getattr(config, table(config)).replay_capacity)
+
+
+def room(config: Config, horizon: int) -> int:
+    """Return the transitions for which there is room where the budget does not limit them; older versions may have kept more."""
+    return capacity(config) + reserve(config, horizon)
 
 
 def _learning(config: Config) -> Learning:

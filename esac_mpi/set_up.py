@@ -241,7 +241,7 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     try:
         if job.learner is not None:
             first, stop = job.run.restored.replay_bounds
-            if job.learner.replay is not None and stop - first > job.learner.replay.capacity:
+            if is_cut(job, stop - first):
                 job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
@@ -256,6 +256,12 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     except (KeyError, ValueError):
         fail(job)
         raise
+
+
+def is_cut(job: Job, count: int) -> bool:
+    """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of."""
+    found = job.learner.replay
+    return found is not None and count > found.capacity < capacity.room(job.config, job.env.horizon)
 
 
 def keep_order(job: Job, run: "Run") -> None:

@@ -143,10 +143,14 @@ def variance_factor(rule: SuccessRule, history: np.ndarray, success: bool) -> tu
 def p_rl(n_rl: int, n_es: int, gain: float, desired: float) -> float:
     """Return the probability that gradients train the next individual. Eq. (3).
 
-    n_rl, n_es: individuals so far that were trained and that were not, each counted from 1. Their share settles at
-    (gain * desired + 1/2) / (gain + 1).
+    n_rl, n_es: individuals so far that were trained and that were not, each counted from 1.
     """
     return min(max(-gain * (n_rl / (n_rl + n_es) - desired) + 0.5, 0.0), 1.0)
+
+
+def settled(gain: float, desired: float) -> float:
+    """Return the share of trained individuals at which p_rl is that share, where it settles."""
+    return (gain * desired + 0.5) / (gain + 1)
 
 
 def is_trained(n_rl: int, n_es: int, gain: float, desired: float, random: np.random.Generator) -> bool:

@@ -1,5 +1,5 @@
 """The program with what only a test wants: metrics published at every generation, ranks dealt over emulated nodes, a /dev/shm
-with FREE bytes.
+with FREE bytes, a replay of AES-RL with room for ANYWAY episodes of each worker.
 """
 
 import os
@@ -9,6 +9,7 @@ from exchanges import Dealt
 from mpi4py import MPI
 
 from esac_mpi import __main__, comm, record
+from esac_mpi.algorithms import aes_state
 
 NODES = int(os.environ.get("NODES", "1"))
 
@@ -16,4 +17,6 @@ record.run.PUBLISH_EVERY = 0.0
 comm.World.__init__.__defaults__ = (Dealt(MPI.COMM_WORLD).over(NODES), *comm.World.__init__.__defaults__[1:])
 if "FREE" in os.environ:
     comm.node.free_memory = lambda: int(os.environ["FREE"])
+if "ANYWAY" in os.environ:
+    aes_state.AROUND, aes_state.ANYWAY = 0, int(os.environ["ANYWAY"])
 sys.exit(__main__.main(sys.argv[1:]))

@@ -88,6 +88,33 @@ def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed)
     assert told == expected
 
 
+def test_a_result_that_may_not_be_told_is_passed_over_and_has_lasted_until_it_may():
+    """Worker 0 ends at 10 and waits for worker 2; worker 1 ends at 20 and does not; worker 2 ends at 30, and with it 0 does."""
+    read = {2}
+    agenda = Agenda(may_be_told=lambda task: task.worker != 0 or not read)
+    for worker, lasts in enumerate((10, 20, 30)):
+        agenda.give(worker, 0, None)
+        begin(agenda, worker, lasts)
+    finish(agenda, 0, 10)
+    assert agenda.tell() is None  # worker 1 is at work, and may still end before 2
+    finish(agenda, 1, 20)
+    assert agenda.tell().worker == 1
+    assert agenda.tell() is None
+    finish(agenda, 2, 30)
+    assert agenda.tell().worker == 2
+    read.clear()
+    last = agenda.tell()
+    assert (last.worker, last.start + last.progress) == (0, 30)
+    assert agenda.tell() is None
+
+
+def test_what_was_passed_over_before_a_restart_has_lasted_until_it_is_told_all_the_same():
+    agenda = Agenda(now=30)
+    agenda.give(0, 0, None)
+    finish(agenda, 0, 10)
+    assert agenda.tell().progress == 30
+
+
 def test_a_record_of_other_tasks_is_an_error_or_forgotten():
     for strict in (True, False):
         agenda = Arrival([1, 3, 0], strict)

@@ -65,12 +65,20 @@ def test_what_a_run_never_writes_takes_no_memory():
     assert capacity.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
 
 
+def endless(**options):
+    return settings("aes_rl", budget__env_steps=10**9, **{f"aes_rl__{name}": value for name, value in options.items()})
+
+
 @pytest.mark.parametrize(
     ("config", "rows"),
     [
-        (settings("aes_rl", budget__env_steps=10**9), 200_000 + 5 * (10**6 + 6 * 1000 + 1 + 1000)),  # 10,000 updates of 100
-        (settings("aes_rl", budget__env_steps=10**9, aes_rl__update_cost=0.0), 200_000 + 5 * (6 * 1000 + 1 + 1000)),
-        (settings("aes_rl", budget__env_steps=10**9, aes_rl__critic_cost=20.0), 200_000 + 5 * (2 * 10**6 + 6001 + 1000)),
+        (endless(), 200_000 + 5 * (180_000 // 6 + 8 * 1000)),  # the critic's 1,000 updates last 180 each, a sixth is individuals'
+        (endless(update_cost=0.0), 200_000 + 5 * 8 * 1000),
+        (endless(critic_cost=20.0), 200_000 + 5 * (333_334 + 8 * 1000)),
+        (endless(critic_cost=0.0), 200_000 + 5 * (4 * 2 * 1000 + 8 * 1000)),  # a half is trained
+        (endless(critic_cost=0.0, rl_share=1.0), 200_000 + 5 * (4 * 102 * 1000 // 101 + 1 + 8 * 1000)),  # 50.5 of 51 are
+        (endless(critic_cost=0.0, update_cost=0.6), 200_000 + 5 * (6000 // 6 + 8 * 1000)),  # 10,000 updates of an individual
+        (endless(mean_episodes=1, update_cost=0.0), 200_000 + 5 * (4 * 1000 + 1)),  # no more than can come in
         (settings("cem_rl", budget__env_steps=10**9), 10**6),
     ],
 )
@@ -84,17 +92,17 @@ def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
 
 
 def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
-    config = settings("aes_rl", budget__nominal_steps=10**6)
-    assert capacity.needed(config, HUMANOID) == (10**6 + 10 * 1000) * ROW  # a generation more
+    config = settings("aes_rl", budget__nominal_steps=10**5)
+    assert capacity.needed(config, HUMANOID) == (10**5 + 10 * 1000) * ROW  # a generation more
 
 
 def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that_grows_with():
     config = settings("aes_rl", budget__env_steps=10**9)
     with pytest.raises(capacity.ReplayTooLarge) as refusal:
-        capacity.refuse_too_large(config, HUMANOID, 8 * 2**30)
+        capacity.refuse_too_large(config, HUMANOID, 2**29)
     assert str(refusal.value) == (
-        "aes_rl.replay_capacity = 200000: of 348 observations the replay comes to take 13.9 GiB, and the machine of rank 0 has "
-        "8.0 GiB: what comes in while tasks or a phase are at work takes 13.4 GiB of it: lower aes_rl.update_cost or "
+        "aes_rl.replay_capacity = 200000: of 348 observations the replay comes to take 1.0 GiB, and the machine of rank 0 has "
+        "512.0 MiB: what comes in while tasks or a phase are at work takes 518.2 MiB of it: lower aes_rl.update_cost or "
         "aes_rl.workers, or the budget"
     )
     phase = settings("esac", budget__env_steps=10**9, esac__sac_min_steps=10**8)  # whose own table has such fields, too

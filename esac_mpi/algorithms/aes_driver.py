@@ -7,7 +7,7 @@ import numpy as np
 from esac_mpi import distribution, noise, update_rules
 from esac_mpi.agenda import Agenda, Arrival, Task
 from esac_mpi.algorithms.aes_moves import moved
-from esac_mpi.algorithms.aes_state import IDLE, State, keeps
+from esac_mpi.algorithms.aes_state import IDLE, State, keeps, refuse_overwritten
 from esac_mpi.algorithms.aes_work import TIMES, Order, Result, times
 from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
@@ -32,16 +32,22 @@ class Driver:
                 self._put(worker)
         if state.task_number[-1] != IDLE:
             self._put_critic()
+        refuse_overwritten(params.config, state, 0, self._read().values())
 
     def _agenda(self) -> Agenda:
         """Return the order of telling: in virtual time, or as results come in, after what a record says."""
-        aes = self.params.config.aes_rl
-        return Agenda() if aes.order == "virtual" else Arrival(self.state.due, bool(aes.replay), self._may_be_told)
+        aes, state = self.params.config.aes_rl, self.state
+        if aes.order == "virtual":
+            return Agenda(self._may_be_told, state.time)
+        return Arrival(state.due, bool(aes.replay), self._may_be_told)
+
+    def _read(self) -> dict[int, int]:
+        """Return {worker: how many transitions there were} of tasks that were not told and read those before."""
+        return {task.worker: task.order.held for task in self.agenda if task.order.updates}
 
     def _may_be_told(self, task: Task) -> bool:
         """Return whether a result's transitions leave what tasks that were not told read."""
-        read = {other.worker: other.order.held for other in self.agenda if other.order.updates}
-        coming = 0 if task.order.theta is None else len(task.result.rows)
+        read, coming = self._read(), 0 if task.order.theta is None else len(task.result.rows)
         own = read.pop(task.worker, None)
         return keeps(self.params.config, self.params.horizon, self.state, coming, own, read.values())
 
@@ -153,6 +159,7 @@ class Driver:
     def _keep(self, result: Result) -> None:
         """Put an individual's transitions into the replay, and count its steps."""
         state, count = self.state, len(result.rows)
+        refuse_overwritten(self.params.config, state, count, self._read().values())
         state.transitions += count
         write_ring(state.replay, result.rows, state.transitions)
         state.written[0] = state.transitions

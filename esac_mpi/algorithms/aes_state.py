@@ -1,5 +1,6 @@
 """AES-RL's state: the distribution, the critic's turns, and every task that was given out and has not been told."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,10 +13,18 @@ from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best, Counters
 from esac_mpi.params import THETA_ES, Params
 from esac_mpi.parts import ANEW, VARIANCE
+from esac_mpi.stop import EndsRun
 from esac_mpi.transitions import width
+from esac_mpi.update_rules import settled
 
 IDLE = -1  # number of the task of a worker that has none
+AROUND = 4  # individuals of a worker while another one's is trained, times the share that are; 1 to 2 are usual
+ANYWAY = 8  # individuals of a worker for which there is room in any case
 BEGUN = {"root": True, "part": ANEW}
+
+
+class Overwritten(EndsRun):
+    """Transitions that a task reads are no longer there: it was given out under another version, which kept more of them."""
 
 
 def told_order(state: "State", worker: np.ndarray, critic_turns: np.ndarray) -> np.ndarray:
@@ -85,14 +94,18 @@ COLUMNS = (
 
 
 def reserve(config: Config, horizon: int) -> int:
-    """Return the most transitions that come in while a task is at work, which still reads those before it [transitions].
+    """Return the room for what comes in while a task is at work, which still reads what was there before it [transitions].
 
-    In order of arrival a result that would bring more waits: `keeps`.
+    Of workers that play, one step in 1 + mean_episodes is an individual's where the mean's episodes are as long: so the critic's
+    turns count. While an individual is trained others are, too: each worker gets some AROUND / p more, p being the share that the
+    controller settles at. What would need more waits: `keeps`. There is never room for more than could come in at the most.
     """
-    aes = config.aes_rl
-    updates = max(aes.of_critic * aes.critic_chunk, aes.update_cost * aes.actor_updates_window * horizon)
-    lasts = int(updates) + (1 + aes.mean_episodes) * horizon + 1
-    return aes.workers * (lasts + horizon)
+    aes, p = config.aes_rl, settled(config.aes_rl.rl_gain, config.aes_rl.rl_share)
+    turn, training = aes.of_critic * aes.critic_chunk, aes.update_cost * aes.actor_updates_window * horizon
+    playing = 1 + aes.mean_episodes
+    usual = math.ceil(max(turn / playing, min(training / playing, AROUND / p * horizon))) + ANYWAY * horizon
+    most = math.ceil(max(turn, training)) + (playing + 2) * horizon + 1
+    return aes.workers * min(usual, most)
 
 
 def keeps(config: Config, horizon: int, state: State, coming: int, own: int | None, others: Iterable[int]) -> bool:
@@ -107,6 +120,21 @@ def keeps(config: Config, horizon: int, state: State, coming: int, own: int | No
         return True
     last = state.transitions + coming + aes.workers * horizon
     return last - len(state.replay) <= max(0, oldest - aes.replay_capacity)
+
+
+def refuse_overwritten(config: Config, state: State, coming: int, others: Iterable[int]) -> None:
+    """Raise Overwritten if tasks which were not told read what the ring has not, with `coming` transitions more.
+
+    others: their `task_held`. What `keeps` was asked about never does.
+    """
+    reading = list(others)
+    first = max(0, min(reading, default=0) - config.aes_rl.replay_capacity)
+    if reading and state.transitions + coming - len(state.replay) > first:
+        raise Overwritten(
+            f"a task that was not told reads transitions from number {first} on, and the replay has room for {len(state.replay)} "
+            f"of {state.transitions + coming}: the run, or that of the record of its order, was made by a version that had more; "
+            "go on with that version"
+        )
 
 
 def added(config: Config, horizon: int) -> float:

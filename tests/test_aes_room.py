@@ -1,0 +1,123 @@
+"""The room of AES-RL's replay for what comes in while others are at work: what waits where it is narrow, older checkpoints."""
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import EAGER, run
+from in_process import started
+from test_aes_rl import SMALL, TASK
+from whole_runs import assert_same_run, science
+
+from esac_mpi.agenda import Agenda
+from esac_mpi.algorithms import aes_driver, aes_state
+from esac_mpi.config import Config, updated
+
+SLOW = [
+    *(*SMALL, *TASK, "--aes_rl.update_cost", 20, "--aes_rl.critic_cost", 0.01, "--aes_rl.replay_capacity", 60),
+    *("--aes_rl.rl_share", 0.1),
+]
+
+
+def narrow(monkeypatch, around: float, anyway: int) -> None:
+    monkeypatch.setattr(aes_state, "AROUND", around)
+    monkeypatch.setattr(aes_state, "ANYWAY", anyway)
+
+
+@pytest.fixture
+def passed_over(monkeypatch):
+    """Return the virtual ends of results that were passed over, as they come."""
+    found, honest = [], aes_driver.keeps
+
+    def keeps(config, horizon, state, *arguments):
+        may = honest(config, horizon, state, *arguments)
+        found.extend([] if may else [state.told])
+        return may
+
+    monkeypatch.setattr(aes_driver, "keeps", keeps)
+    return found
+
+
+def test_where_room_is_narrow_results_wait_alike_on_any_ranks_and_over_restarts(tmp_path, monkeypatch, passed_over):
+    """Room for three episodes of each worker beside the 60 transitions that are read; an individual learns for 1,800 steps."""
+    narrow(monkeypatch, 0, 3)
+    for name, parts in (("straight", [10]), ("parts", [3, 4, 7, 10])):
+        for generations in parts:
+            assert started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name) == 0
+    assert len(passed_over) > 10
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    ends = science(tmp_path / "straight")["metrics/virtual_end"].ravel()
+    assert (np.diff(ends) >= 0).all()
+    assert (np.diff(ends) == 0).any()  # who waited comes with whom it waited for
+    monkeypatch.setenv("ANYWAY", "3")
+    monkeypatch.setenv("NODES", "2")
+    run(3, *SLOW, "--budget.generations", 10, "--run-dir", tmp_path / "ranks", program=EAGER)
+    assert_same_run(tmp_path / "straight", tmp_path / "ranks")
+
+
+HORIZON, CAPACITY = 10, 40
+WORST = {"aes_rl.workers": 3, "aes_rl.replay_capacity": CAPACITY, "aes_rl.update_cost": 2.0, "aes_rl.critic_chunk": 5}
+WORST |= {"aes_rl.actor_updates_window": 2, "aes_rl.mean_episodes": 1}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch):
+    """Whole episodes of individuals beside the shortest of the mean, while a few learn for as long as they can: 40 steps."""
+    narrow(monkeypatch, 0, 10**6)
+    config, choose = updated(Config(), {"algorithm": "aes_rl", **WORST}), random.Random(seed)
+    room = aes_state.reserve(config, HORIZON)
+    assert room == 3 * (2 * 2 * 10 + (2 + 2) * 10 + 1)
+    state = SimpleNamespace(transitions=0, replay=np.zeros(CAPACITY + room))
+    rare, whole, lags = choose.choice((0.02, 0.2)), choose.random(), []
+
+    def may(task):
+        others = [other.order for other in agenda if other is not task and other.order is not None]
+        return aes_state.keeps(config, HORIZON, state, task.result, task.order, others)
+
+    def give(worker, start):
+        learns, length = choose.random() < rare, 10 if choose.random() < whole else choose.randint(1, 10)
+        task = agenda.give(worker, start, state.transitions if learns else None)
+        task.progress, task.result = 40 * learns + length + 1, length
+        agenda.end(task)
+
+    agenda = Agenda(may)
+    for worker in range(3):
+        give(worker, 0)
+    for _ in range(500):
+        expected = min(agenda, key=lambda task: task.earliest)
+        told = agenda.tell()
+        assert told is expected
+        state.transitions += told.result
+        read = [task.order for task in agenda if task.order is not None]
+        lags.append(state.transitions - min(read, default=state.transitions))
+        give(told.worker, told.start + told.progress)
+    assert max(lags) > 40  # as much as two that play bring while the third learns
+
+
+def test_what_is_no_longer_there_is_refused():
+    config = updated(Config(), {"algorithm": "aes_rl", "aes_rl.replay_capacity": 40})
+    state = SimpleNamespace(transitions=100, replay=np.zeros(70))
+    aes_state.refuse_overwritten(config, state, 0, [70, 100])  # who reads 30 to 70
+    aes_state.refuse_overwritten(config, state, 500, [])
+    with pytest.raises(aes_state.Overwritten, match="reads transitions from number 30 on, and the replay has room for 70 of 101"):
+        aes_state.refuse_overwritten(config, state, 1, [70, 100])
+    state.transitions = 71
+    with pytest.raises(aes_state.Overwritten, match="from number 0 on, and the replay has room for 70 of 71"):
+        aes_state.refuse_overwritten(config, state, 0, [20])
+
+
+def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(tmp_path, monkeypatch, passed_over):
+    """Also of a run that goes on with a checkpoint of a version that kept more, whose surplus is let go of."""
+    rows = []
+    for name, rooms in (("wide", [1e9, 1e9]), ("former", [1e9, 1]), ("now", [1, 1])):
+        for around, generations in zip(rooms, (8, 12), strict=True):
+            narrow(monkeypatch, around, 5)
+            assert started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name) == 0
+        rows.append(science(tmp_path / name))
+    assert not passed_over
+    assert rows[0]["metrics/env_steps_population"][7] > 60 + 3 * (60 + 5 * 30)  # what there was room for
+    for name, column in rows[0].items():
+        for other in rows[1:]:
+            np.testing.assert_array_equal(column, other[name], err_msg=name)
+    assert_same_run(tmp_path / "former", tmp_path / "now")
