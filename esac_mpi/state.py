@@ -52,7 +52,8 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "", replay: mem
         elif prefix + f.name not in saved and (may_lack(f) or not np.size(value)):
             continue
         elif f.metadata.get("shared"):
-            value[...] = saved[prefix + f.name]
+            if value.size:  # else its shape may have been another one
+                value[...] = saved[prefix + f.name]
         else:
             entry = saved[prefix + f.name]
             setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))

@@ -4,7 +4,8 @@ from small_runs import PENDULUM, Made, begun
 
 from esac_mpi.config.genetic import FORMS
 
-GENETIC = ["--erl.population_size", 6, "--erl.sync_interval", 2, "--erl.memory_size", 80]
+GENETIC = ["--erl.population_size", 6, "--erl.sync_interval", 2]
+MEMORIES = ["--erl.memory_size", 80]
 OWN = ["--erl.batch_size", 16, "--erl.replay_capacity", 400, "--erl.critic_hidden", 8, 8]
 OF_FORM = {
     "n_point": [],
@@ -16,7 +17,7 @@ OF_FORM = {
 
 def options(name):
     crossover, mutation = FORMS[name]
-    return [*GENETIC, *OWN, *OF_FORM[crossover], *OF_FORM[mutation]]
+    return [*GENETIC, *OWN, *(MEMORIES if name != "erl" else []), *OF_FORM[crossover], *OF_FORM[mutation]]
 
 
 def arguments(name, *more):

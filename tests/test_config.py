@@ -241,7 +241,7 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
             "[esac]\noffspring_transitions = true",
             'x.toml: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place',
         ),
-        ("[esac]\nadopt_sac = 3", "x.toml: unknown key 'esac.adopt_sac'; did you mean 'esac.adoption'?"),
+        ("[esac]\nadopt_sac = 3", "x.toml: unknown key 'esac.adopt_sac'; did you mean 'esac.adoption_wins'?"),
         ("[esac]\noffspring_transitions = 1", "x.toml: unknown key 'esac.offspring_transitions'"),
         ("[esac\n", "not valid TOML"),
     ],

@@ -43,7 +43,8 @@ def giving_up(where, name, call):
 @pytest.mark.parametrize("name", ["erl", "pderl"])
 def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(name, world, monkeypatch):
     """Given up in each part in turn, saved, and gone on with in another process; the replay loses what memories still have."""
-    more = "--erl.replay_capacity", 60, "--erl.memory_size", 20, "--erl.fitness_episodes", 2
+    more = ["--erl.replay_capacity", 60, "--erl.fitness_episodes", 2]
+    more += [] if name == "erl" else ["--erl.memory_size", 20]
     straight = made(world, name, *more)
     for _ in range(len(PARTS) + 1):
         straight.generation()

@@ -12,6 +12,7 @@ from conftest import ROOT
 from esac_mpi import config, loop
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
+from esac_mpi.config.table import OnlyWith, OnlyWithOne
 from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
 
@@ -86,7 +87,7 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
     assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
     assert all({*own.tables_if} <= {*own.tables} for own in declared)
     values = dict(flatten(Config()))
-    for conditions in map(reads.conditions, NAMES):
+    for conditions in (reads.conditions(name, kind) for name in NAMES for kind in (OnlyWith, OnlyWithOne)):
         for name, allowed in conditions.items():
             assert {*allowed} < {*(get_args(config.hint(name)) or (True, False))}, name
             assert {type(value) for value in allowed} == {type(values[name])}
@@ -94,8 +95,8 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
 
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     found = [reads.unread(updated(Config(), BASE | case), NAMES) for case in CASES]
-    conditional = {name for name in NAMES if reads.conditions(name)}
-    assert len(conditional) == 81
+    conditional = {name for name in NAMES if reads.conditions(name) or reads.conditions(name, OnlyWithOne)}
+    assert len(conditional) == 82
     assert {name for names in found for name in names} >= conditional
     assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in conditional)
 
@@ -140,6 +141,10 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         ),
         (["--algorithm", "td3", "--td3.episodes_per_generation", "3"], "read only with td3.episodes_on = ranks"),
         (["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"], "with ddpg.episodes_on = root"),
+        (
+            ["--algorithm", "erl", "--erl.memory_size", "300"],
+            "erl.memory_size: read only with erl.crossover = distillation or erl.mutation = proximal",
+        ),
     ],
 )
 def test_a_named_field_that_the_run_would_not_read_is_refused(argv, message):

@@ -1,5 +1,6 @@
 """The compact record of an experiment, and the tables and verdicts made of it, by numbers worked out by hand."""
 
+import csv
 import dataclasses
 import shlex
 from itertools import chain, product
@@ -265,7 +266,8 @@ def test_the_interval_of_a_difference_agrees_with_the_normal_one():
 
 TABLES = [
     line
-    for line in (ROOT / "docs/results.md").read_text().splitlines()
+    for page in ("results.md", "results-pderl.md")
+    for line in (ROOT / "docs" / page).read_text().splitlines()
     if line.startswith(("python tools/results.py table", "python tools/results.py aggregate")) and line.endswith(".md")
 ]
 
@@ -281,9 +283,27 @@ def test_the_tables_of_the_docs_come_from_their_records(tmp_path, monkeypatch, l
 
 def test_the_records_of_the_docs_are_small_and_whole():
     files = sorted((ROOT / "docs/results").glob("*.csv"))
-    assert [path.stem for path in files] == ["ablations", "aggregate", "fig2a", "fig2c", "fig6b", "table1", "transfer"]
+    counts = {"ablations": 48, "aggregate": 60, "fig2a": 12, "fig2c": 27, "fig6b": 12, "pderl-table1": 105, "table1": 84}
+    counts["transfer"] = 21
+    assert [path.stem for path in files] == list(counts)
     for path in files:
         ends = [row for row in rowfiles.read([path]) if row.complete]
-        counts = {"ablations": 48, "aggregate": 60, "fig2a": 12, "fig2c": 27, "fig6b": 12, "table1": 84, "transfer": 21}
         assert len(ends) == counts[path.stem]
         assert path.stat().st_size < 20_000 * len(ends)  # a run is some sixty rows
+
+
+OPERATED = {"crossover": ("parent 1", "n-point child", "distilled child"), "mutation": ("parent", "Gaussian", "proximal")}
+
+
+@pytest.mark.parametrize("task", ["HalfCheetah", "Hopper", "Swimmer"])
+def test_what_operators_do_to_returns_is_as_their_records_have_it(task):
+    said = []
+    for what, names in OPERATED.items():
+        groups: dict[tuple[Path, str], dict[str, float]] = {}
+        for path in (ROOT / "docs/results/operators").glob(f"{what}-{task.lower()}-seed*.csv"):
+            for row in csv.DictReader(path.open()):
+                groups.setdefault((path, row["group"]), {})[row["policy"]] = float(row["mean"])
+        parts = [np.array([one[name] / one[names[0]] for one in groups.values()]) for name in names[1:]]
+        said += [f"{np.median(part):.3f} ({(part < 0.5).sum()})" for part in parts]
+        said.append(f"{(parts[1] > parts[0]).sum()} of {len(groups)}")
+    assert f"| {task} | {' | '.join(said)} |" in (ROOT / "docs/results-pderl.md").read_text()

@@ -72,7 +72,7 @@ def init(params: Params, world: contracts.Memory) -> State:
 
 def memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Memory]:
     """Return empty memories of all who remember, [owners, kappa, width], twice. Raises MemoryError, saying what to lower."""
-    shape = ((erl.population_size + 1) * remembers(erl), erl.memory_size)
+    shape = (erl.population_size + 1, erl.memory_size) if remembers(erl) else (0, 0)
     try:
         no_ages = np.full(shape, EMPTY, np.int64)
         made = [Memory(world.shared((*shape, width)), world.share(no_ages)) for _ in range(2)]

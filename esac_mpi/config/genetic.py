@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
 FORMS = {
     "erl": ("n_point", "gaussian"),
@@ -78,7 +78,7 @@ class ERL(Table):
     """Share of super mutations. C."""
     reset_probability: Annotated[Fraction, OnlyWith(mutation="gaussian")] = 0.05
     """Share of weights that are drawn anew, from a standard normal distribution. C."""
-    memory_size: PositiveInt = 8000
+    memory_size: Annotated[PositiveInt, OnlyWithOne(crossover="distillation", mutation="proximal")] = 8000
     """Transitions that a member or the learner keeps of its own and its ancestors', kappa [transitions]. P: Table 3. erl, whose
     operators look at none, has no memories."""
     memory_order: Annotated[Literal["age", "shuffled"], OnlyWith(crossover="distillation")] = "age"

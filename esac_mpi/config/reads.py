@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from esac_mpi.config.fields import marks, shown, value_of
-from esac_mpi.config.table import OnlyWith, Reads
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads
 from esac_mpi.config.whole import Config, table_of
 
 COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "display")  # tables that every algorithm reads
@@ -31,10 +31,13 @@ def reads(algorithm: str, name: str) -> bool:
     return name not in own.without and (table in ("", *COMMON, *tables(algorithm)) or name in own.also)
 
 
-def conditions(name: str) -> dict[str, tuple[Any, ...]]:
-    """Return {name: values} of what other fields must be, one of the values each, for a field to matter."""
+def conditions(name: str, kind: type[OnlyWith | OnlyWithOne] = OnlyWith) -> dict[str, tuple[Any, ...]]:
+    """Return {name: values} of what other fields must be, one of the values each, for a field to matter.
+
+    kind: OnlyWithOne for those of which one field suffices.
+    """
     table = name.rpartition(".")[0]
-    others = [pair for mark in marks(name) if isinstance(mark, OnlyWith) for pair in mark.others.items()]
+    others = [pair for mark in marks(name) if isinstance(mark, kind) for pair in mark.others.items()]
     return {f"{table}.{key}": value if isinstance(value, tuple) else (value,) for key, value in others}
 
 
@@ -44,14 +47,22 @@ def conditions_of_table(algorithm: str, name: str) -> dict[str, tuple[Any, ...]]
     return {f"{table_of(algorithm)}.{chosen[table]}": (table,)} if table in chosen else {}
 
 
+def unmet(config: Config, name: str) -> dict[str, tuple[Any, ...]]:
+    """Return {name: values} of what would have to be for a field to matter: a condition, or those of which one would do."""
+    needed, one_of = conditions_of_table(config.algorithm, name) | conditions(name), conditions(name, OnlyWithOne)
+    for other, values in needed.items():
+        if value_of(config, other) not in values:
+            return {other: values}
+    return {} if any(value_of(config, other) in values for other, values in one_of.items()) else one_of
+
+
 def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
     """Return {name: why} of those fields that a run of `config` does not read."""
     found = {}
     for name in names:
         if not reads(config.algorithm, name):
             found[name] = f"algorithm = {config.algorithm} does not read it"
-            continue
-        needed = conditions_of_table(config.algorithm, name) | conditions(name)
-        if missing := [(n, values) for n, values in needed.items() if value_of(config, n) not in values]:
-            found[name] = f"read only with {missing[0][0]} = {' or '.join(map(shown, missing[0][1]))}"
+        elif missing := unmet(config, name):
+            said = (f"{other} = {' or '.join(map(shown, values))}" for other, values in missing.items())
+            found[name] = f"read only with {' or '.join(said)}"
     return found

@@ -28,6 +28,13 @@ class OnlyWith:
         self.others = others
 
 
+class OnlyWithOne:
+    """A condition in a field's annotation: fields of the table of which one must be what is said, for this one to matter."""
+
+    def __init__(self, **others: Any) -> None:
+        self.others = others
+
+
 @dataclass(frozen=True)
 class Reads:
     """What an algorithm reads beside its own table, the fields without a table and the tables that all read."""

@@ -23,7 +23,7 @@ TITLES = {
     "training": f"Moving average over {WINDOW} training episodes",
     "updates": "Gradient updates so far",
 }
-WHOSE = {"better": "the better of theta_es and the learner's policy", "theta_es": "theta_es", "learner": "the learner's policy"}
+WHOSE = {"better": "the better of a run's policies", "theta_es": "theta_es", "learner": "the learner's policy"}
 AT_END = {
     "fitness": ("fitness_mean", "mean fitness, mean over generations"),
     "return": ("better", "mean return of the last evaluation"),

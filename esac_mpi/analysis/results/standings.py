@@ -18,7 +18,7 @@ from esac_mpi.analysis.tables import text as as_printed
 from esac_mpi.log import compact
 
 MEASURES = {
-    "return": ("better", "mean return of a noise-free evaluation, of the better of theta_es and the learner each time"),
+    "return": ("better", "mean return of a noise-free evaluation, of the better of a run's policies each time"),
     "updates": ("gradient_updates", "gradient updates so far"),
     "fitness": ("fitness_mean", "mean fitness of the noisy population, mean over generations so far"),
 }
