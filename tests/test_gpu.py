@@ -237,7 +237,7 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
 @pytest.mark.parametrize(
     ("name", "fields", "rows"),
     [
-        ("aes_rl", {"workers": 2, "update_cost": 10.0, "critic_chunk": 10}, 300 + 2 * (10 * 10 * 40 + 6 * 40 + 1 + 40)),
+        ("aes_rl", {"workers": 2, "update_cost": 10.0, "critic_chunk": 10}, 300 + 2 * (4 * 2 * 40 + 8 * 40)),
         ("cem_rl", {}, 300),
         ("td3", {"steps_per_generation": 7}, 300 + 7),
     ],
