@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from esac_mpi import config
 from esac_mpi.config.reads import conditions, reads
-from esac_mpi.config.table import OnlyWithOne
 
 TEXTS = [
     "",
@@ -112,8 +111,7 @@ def spoilt(choose: random.Random, text: str) -> bytes:
 def words(choose: random.Random, wrong: float = 0.3) -> list[str]:
     """Return a command line, each word with a chance of being wrong."""
     algorithm = choose.choice(config.ALGORITHMS)
-    free = [name for name in config.NAMES if not (conditions(name) or conditions(name, OnlyWithOne))]
-    read = [name for name in free if reads(algorithm, name)]
+    read = [name for name in config.NAMES if reads(algorithm, name) and not conditions(name)]
     line = [f"--algorithm={algorithm}"]
     for name in choose.sample(read if choose.random() < 0.8 else config.NAMES, choose.randrange(1, 5)):
         any_value = choose.choice([*NUMBERS, *TEXTS])
