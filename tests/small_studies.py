@@ -4,13 +4,16 @@ from pathlib import Path
 
 from esac_mpi.search.study import Study, begin, read
 
-SETTINGS = """
-algorithm = "es"
+TASK = """
 task.id = "CyclicMDP-v0"
 task.horizon = 30
 policy.hidden = [4]
 evaluation.every = 1
 evaluation.episodes = 1
+"""
+SETTINGS = f"""
+algorithm = "es"
+{TASK}
 checkpoint.every_generations = 2
 budget.generations = 10
 """

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -12,7 +13,6 @@ from conftest import ROOT
 from esac_mpi import config, loop
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
-from esac_mpi.config.table import OnlyWith, OnlyWithOne
 from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
 
@@ -87,15 +87,15 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
     assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
     assert all({*own.tables_if} <= {*own.tables} for own in declared)
     values = dict(flatten(Config()))
-    for conditions in (reads.conditions(name, kind) for name in NAMES for kind in (OnlyWith, OnlyWithOne)):
-        for name, allowed in conditions.items():
+    for condition in chain.from_iterable(map(reads.conditions, NAMES)):
+        for name, allowed in condition.items():
             assert {*allowed} < {*(get_args(config.hint(name)) or (True, False))}, name
             assert {type(value) for value in allowed} == {type(values[name])}
 
 
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     found = [reads.unread(updated(Config(), BASE | case), NAMES) for case in CASES]
-    conditional = {name for name in NAMES if reads.conditions(name) or reads.conditions(name, OnlyWithOne)}
+    conditional = {name for name in NAMES if reads.conditions(name)}
     assert len(conditional) == 82
     assert {name for names in found for name in names} >= conditional
     assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in conditional)

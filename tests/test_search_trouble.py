@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 from conftest import environment
-from small_studies import SETTINGS, made
+from small_studies import SETTINGS, TASK, made
 
 from esac_mpi import comm
 from esac_mpi.policies.ranks import Alone
@@ -63,13 +63,9 @@ def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_the
     assert (Run.open(study.run_of(1, 100)).generation, Journal(study).trial(1).reported) == (1, 2)
 
 
-LEARNER = """
+LEARNER = f"""
 algorithm = "td3"
-task.id = "CyclicMDP-v0"
-task.horizon = 30
-policy.hidden = [4]
-evaluation.every = 1
-evaluation.episodes = 1
+{TASK}
 td3.start_steps = 35
 td3.batch_size = 8
 td3.steps_per_generation = 30

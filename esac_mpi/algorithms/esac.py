@@ -148,7 +148,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     clock.append(world.clock())
     if on_trial.count:
         state.next_trial = phases + (esac.adoption_interval if plan.adopts else 1)
-        state.trials_won = plan.trials_won
+    state.trials_won = plan.trials_won
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
     state.sigma = plan.sigma  # line 24

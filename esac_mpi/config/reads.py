@@ -31,29 +31,26 @@ def reads(algorithm: str, name: str) -> bool:
     return name not in own.without and (table in ("", *COMMON, *tables(algorithm)) or name in own.also)
 
 
-def conditions(name: str, kind: type[OnlyWith | OnlyWithOne] = OnlyWith) -> dict[str, tuple[Any, ...]]:
-    """Return {name: values} of what other fields must be, one of the values each, for a field to matter.
+def conditions(name: str) -> list[dict[str, tuple[Any, ...]]]:
+    """Return the conditions for a field to matter, each {name: values}: one of these other fields must be one of its values."""
+    table, found = name.rpartition(".")[0], []
+    for mark in marks(name):
+        if isinstance(mark, OnlyWith):
+            others = {f"{table}.{key}": value if isinstance(value, tuple) else (value,) for key, value in mark.others.items()}
+            found += [others] if isinstance(mark, OnlyWithOne) else [{other: values} for other, values in others.items()]
+    return found
 
-    kind: OnlyWithOne for those of which one field suffices.
-    """
-    table = name.rpartition(".")[0]
-    others = [pair for mark in marks(name) if isinstance(mark, kind) for pair in mark.others.items()]
-    return {f"{table}.{key}": value if isinstance(value, tuple) else (value,) for key, value in others}
 
-
-def conditions_of_table(algorithm: str, name: str) -> dict[str, tuple[Any, ...]]:
+def conditions_of_table(algorithm: str, name: str) -> list[dict[str, tuple[Any, ...]]]:
     """Return what a field of an algorithm's own table must be, as `conditions` does, for the table of a field to be read."""
     table, chosen = name.rpartition(".")[0], declared(algorithm).tables_if
-    return {f"{table_of(algorithm)}.{chosen[table]}": (table,)} if table in chosen else {}
+    return [{f"{table_of(algorithm)}.{chosen[table]}": (table,)}] if table in chosen else []
 
 
 def unmet(config: Config, name: str) -> dict[str, tuple[Any, ...]]:
-    """Return {name: values} of what would have to be for a field to matter: a condition, or those of which one would do."""
-    needed, one_of = conditions_of_table(config.algorithm, name) | conditions(name), conditions(name, OnlyWithOne)
-    for other, values in needed.items():
-        if value_of(config, other) not in values:
-            return {other: values}
-    return {} if any(value_of(config, other) in values for other, values in one_of.items()) else one_of
+    """Return the first condition for a field to matter that is not met; an empty one if all are."""
+    needed = conditions_of_table(config.algorithm, name) + conditions(name)
+    return next((one for one in needed if all(value_of(config, other) not in values for other, values in one.items())), {})
 
 
 def unread(config: Config, names: Iterable[str]) -> dict[str, str]:

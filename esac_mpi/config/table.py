@@ -28,11 +28,8 @@ class OnlyWith:
         self.others = others
 
 
-class OnlyWithOne:
-    """A condition in a field's annotation: fields of the table of which one must be what is said, for this one to matter."""
-
-    def __init__(self, **others: Any) -> None:
-        self.others = others
+class OnlyWithOne(OnlyWith):
+    """The same, where one of these fields suffices."""
 
 
 @dataclass(frozen=True)
