@@ -175,3 +175,10 @@ def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkey
     assert bench.main(words) == 2
     assert capsys.readouterr().err == "no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_fails_ends_the_benchmark_with_what_it_said_and_exit_1(monkeypatch, capsys):
+    monkeypatch.setattr(program, "launcher", lambda: sys.executable)  # python -n: no such option
+    assert bench.main(["generation", "--quick", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, "-n" in printed.err, "exit 2" in printed.err, "Traceback" in printed.err) == ("", True, True, False)

@@ -133,7 +133,7 @@ def test_what_hangs_is_ended_with_all_that_it_has_started_and_what_it_said_is_th
 
 
 def test_a_run_that_hangs_says_what_it_had_said():
-    with pytest.raises(RuntimeError, match=r"(?s)not ended after 5 s.*begun"):
+    with pytest.raises(program.Failed, match=r"(?s)not ended after 5 s.*begun"):
         program.launch(1, ["-c", "print('begun', flush=True); import time; time.sleep(60)"], seconds=5)
 
 

@@ -216,7 +216,9 @@ def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(
     first, second = row("A", "ESAC", 0, 12.5), row("A", "SB3 SAC, 4 envs", 1, 190.0, best=-INF)
     assert rows.read(path) == []
     rows.append(path, first)
-    path.write_text(path.read_text() + "k,A,100,ES")
+    for cut in ("k,A,100,ES", 'k,A,100,"SB3 SAC, 4 en'):  # the second within quotes
+        path.write_text(path.read_text() + f"{cut}\n")
+    path.write_text(path.read_text()[:-1])
     rows.append(path, second)
     assert rows.read(path) == [first, second]
     former = [line.rpartition(",")[0] for line in path.read_text().splitlines()]

@@ -19,6 +19,12 @@ ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 INTERVAL = 2  # generations between the measured learner phases
 
 
+class Failed(Unusable):
+    """A program that was to be measured ended otherwise than it should; the message has what it printed. Exit code 1."""
+
+    code = 1
+
+
 def launcher() -> str:
     """Return the mpirun of this environment, else the one on the PATH. Raises Unusable."""
     ours = Path(sys.executable).parent / "mpirun"
@@ -43,13 +49,13 @@ def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | N
 def launch(ranks: int, program: Sequence[str], *arguments: object, seconds: float | None = None) -> None:
     """Run a Python program on a number of ranks to its end.
 
-    Raises RuntimeError with its output if it fails, or has not ended after so many seconds.
+    Raises Failed if it fails, or has not ended after so many seconds.
     """
     line = [launcher(), "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     code, said = ended(line, seconds)
     if code != 0:
         how = f"not ended after {seconds:g} s" if code is None else f"exit {code}"
-        raise RuntimeError(f"{' '.join(line)}\n{how}\n{said}")
+        raise Failed(f"{' '.join(line)}\n{how}\n{said}")
 
 
 def train(

@@ -97,14 +97,21 @@ def read(path: Path) -> list[Row]:
     """Return the rows of a file, none where there is none; a line that a kill cut short is left out. Raises Unusable."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = [line for line in csv.reader(file) if line]
+    lines = [cells(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
     if not lines or lines[0] not in (list(FIELDS), FORMER):
         raise damaged(f"{path}: no rows of a race; choose another --out")
     try:
         return [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(lines[0])]
     except ValueError as error:
         raise damaged(f"{path}: a damaged row: {error}") from error
+
+
+def cells(line: str) -> list[str]:
+    """Return a line's values, none of which has a line break; none if it was cut within quotes."""
+    try:
+        return next(csv.reader([line], strict=True))
+    except csv.Error:
+        return []
 
 
 def typed(kind: Any, text: str) -> Any:
