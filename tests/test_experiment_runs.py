@@ -281,13 +281,16 @@ def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
     monkeypatch.setattr(products.rows, "rows", lambda run, *about: made.append(about) or [])
     products.keep(toy, one, "smoke")
     products.keep(toy, one, "smoke")
-    assert made == [("toy", "smoke", "ES", "", True, 25)]
+    assert made == [("toy", "smoke", "ES", "", True, 25, None)]
     assert len(list((one.run_dir.parent / "rows").iterdir())) == 1
     products.keep(replace(toy, points=60), one, "smoke")
     assert len(made) == 2
     os.utime(one.run_dir / "metrics.h5", (2e9, 2e9))  # it went on
     products.keep(toy, one, "smoke")
     assert len(made) == 3
+    clocked = replace(toy.budgets["smoke"], clock=design.Computed(8, 90.0))
+    products.keep(replace(toy, budgets={"smoke": clocked}), one, "smoke")  # compared then
+    assert made[3] == ("toy", "smoke", "ES", "", True, 25, (Machine(8), 90.0))
 
 
 def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):

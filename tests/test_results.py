@@ -13,6 +13,7 @@ from conftest import ROOT
 from figure_runs import make
 from result_rows import history, stored, study
 
+from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.results import rowfiles, verdicts
 from esac_mpi.analysis.results.rows import Row
@@ -68,6 +69,23 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
     found = rows_of(run, "x", "small", "ES", "", True, most=5)
     assert [row.generation for row in found] == kept
     assert [row.complete for row in found] == [False] * (len(kept) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept"),
+    [
+        (60.5, [1, 33, 60, 100]),  # the best by then and the last; of the other 98 no more than first and last have room
+        (33.5, [1, 33, 51, 100]),  # one generation is both: one from between the ends, of three
+        (0.5, [1, 34, 67, 100]),  # none so early: evenly
+    ],
+)
+def test_thinning_keeps_what_is_compared_at_a_computed_time(tmp_path, monkeypatch, seconds, kept):
+    returns = [50.0 - abs(33 - g) for g in range(1, 101)]
+    returns[99] = 99.0  # after either time
+    (run,) = opened([make(tmp_path / "a", returns)])
+    monkeypatch.setattr("esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 101) * machine.ranks)
+    found = rows_of(run, "x", "small", "ES", "", True, most=4, until=(Machine(2), 2 * seconds))
+    assert [row.generation for row in found] == kept
 
 
 def test_a_run_without_a_generation_has_no_rows(tmp_path):
@@ -283,7 +301,7 @@ def test_the_tables_of_the_docs_come_from_their_records(tmp_path, monkeypatch, l
 
 def test_the_records_of_the_docs_are_small_and_whole():
     files = sorted((ROOT / "docs/results").glob("*.csv"))
-    counts = {"ablations": 48, "aggregate": 60, "fig2a": 12, "fig2c": 27, "fig6b": 12, "pderl-table1": 140, "table1": 84}
+    counts = {"ablations": 48, "aggregate": 62, "fig2a": 12, "fig2c": 27, "fig6b": 12, "pderl-table1": 140, "table1": 84}
     counts["transfer"] = 21
     assert [path.stem for path in files] == list(counts)
     for path in files:

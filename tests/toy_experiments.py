@@ -39,7 +39,7 @@ def planned(path, text=TOY, budget="smoke", root=Path("runs")):
 def recorder(written):
     """Stand in for results.py: keep what it is asked to record."""
 
-    def record(csv, runs, experiment, budget, most):
+    def record(csv, runs, found, budget):
         written.append([(files.path.name, variant, value, done) for files, variant, value, done in runs])
         csv.write_text("nothing\n")
 

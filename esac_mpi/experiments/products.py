@@ -14,7 +14,8 @@ from esac_mpi.experiments.design import Experiment, Planned, Product
 from esac_mpi.record import RunFiles
 
 Recorded = list[tuple[RunFiles, str, str, bool]]  # runs: variant, swept value, whether it is done
-Recorder = Callable[[Path, Recorded, str, str, int], None]  # see `recorded`
+Recorder = Callable[[Path, Recorded, Experiment, str], None]  # see `recorded`
+About = tuple[str, str, str, str, bool, int, rows.Time | None]  # what `rows.rows` takes beside a run
 
 
 class Failed(Unusable):
@@ -42,7 +43,7 @@ def drawn(
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
         note(f"not finished: {some(unfinished)}; all are compared at what these have reached")
     csv, failed = folder / "results.csv", list[str]()
-    recorder(csv, [(files, run.label, run.value, over) for run, files, over in there], found.id, budget, found.points)
+    recorder(csv, [(files, run.label, run.value, over) for run, files, over in there], found, budget)
     yield csv
     for product in found.products:
         for out, line in calls(product, [run for run, *_ in there], csv):
@@ -69,14 +70,21 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         yield out, [sys.executable, "-m", "esac_mpi.commands", Path(product.tool).stem, *arguments, "--out", str(out)]
 
 
-def recorded(csv: Path, runs: Recorded, experiment: str, budget: str, most: int) -> None:
-    """Write the compact record of runs, each with its variant and swept value, at most `most` rows a run."""
-    files = [kept(csv.parent, run, (experiment, budget, variant, value, done, most)) for run, variant, value, done in runs]
+def recorded(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
+    """Write the compact record of an experiment's runs, each with its variant and swept value."""
+    files = [kept(csv.parent, run, described(found, budget, variant, value, done)) for run, variant, value, done in runs]
     rowfiles.write(csv, chain.from_iterable(map(rowfiles.read_one, files)))
 
 
-def kept(folder: Path, run: RunFiles, about: tuple[str, str, str, str, bool, int]) -> Path:
-    """Return the file that has a run's rows, written anew where the run is newer; about: what `rows.rows` takes beside it."""
+def described(found: Experiment, budget: str, variant: str, value: str, done: bool) -> About:
+    """Return what decides a run's rows beside the run: of a budget with a clock, the time at which runs are compared is in it."""
+    clock = found.budgets[budget].clock
+    until = (clock.machine, clock.seconds) if clock else None
+    return found.id, budget, variant, value, done, found.points, until
+
+
+def kept(folder: Path, run: RunFiles, about: About) -> Path:
+    """Return the file that has a run's rows, written anew where the run is newer."""
     path = folder / "rows" / f"{run.path.name}-{zlib.crc32(repr(about).encode()):08x}.csv"
     source = run.columns.source
     if source is None or not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
@@ -88,4 +96,4 @@ def keep(found: Experiment, planned: Planned, budget: str) -> None:
     """Write the rows of a run that is done, so that only those of the last one are to be made at the end."""
     files = running.files_of(planned)
     if files is not None and files.generation:
-        kept(planned.run_dir.parent, files, (found.id, budget, planned.label, planned.value, True, found.points))
+        kept(planned.run_dir.parent, files, described(found, budget, planned.label, planned.value, True))

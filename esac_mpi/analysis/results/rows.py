@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.analysis.clock import grid
+from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run
+Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
 OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
 
 
@@ -79,28 +80,40 @@ def so_far(values: np.ndarray) -> np.ndarray:
     return np.where(counts, np.where(finite, values, 0.0).cumsum() / np.maximum(counts, 1), np.nan)
 
 
-def places(run: RunFiles, most: int) -> np.ndarray:
+def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
     """Return the indices of the generations that get a row, at most `most`: first and last evaluation, last generation, others.
 
-    Of more evaluations than fit, some are left out evenly; where fewer were made, generations between them fill up.
+    Of more evaluations than fit, some are left out evenly, but never the last and the best one before the time `until`: tables
+    at that time are those of all evaluations. Where fewer were made, generations between them fill up.
     """
     generations = column(run, "metrics/generation")
     if not len(generations):
         return np.zeros(0, int)
-    made, last = np.searchsorted(generations, evaluated(run)[0]).astype(int), len(generations) - 1
-    room = most if last in made else most - 1
+    when, values = evaluated(run)
+    made, last = np.searchsorted(generations, when).astype(int), len(generations) - 1
+    own = compared(run, made, values, until) if until else made[:0]
+    room = most - len(np.setdiff1d([last, *own], made[-1:]))
     if len(made) > room:
         made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
-    found = np.union1d(made, [last])
+    found = np.union1d(made, [last, *own])
     evenly = np.linspace(0, len(generations) - 1, most).round().astype(int)
     free = np.setdiff1d(evenly, found)
     fill = free[np.linspace(0, len(free) - 1, min(most - len(found), len(free))).round().astype(int)]
     return np.union1d(found, fill)
 
 
-def rows(run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST) -> list[Row]:
+def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -> np.ndarray:
+    """Return the indices of the last and of the best evaluation by a time, [0 or 2]; made, values: of all evaluations [m]."""
+    machine, seconds = until
+    inside = computed(run, machine)[made] <= seconds
+    return np.array([made[inside][-1], made[inside][values[inside].argmax()]] if inside.any() else [], int)
+
+
+def rows(
+    run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST, until: Time | None = None
+) -> list[Row]:
     """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
-    kept = places(run, most)
+    kept = places(run, most, until)
     generations = column(run, "metrics/generation")[kept]
     _, average = training(run)
     so_many = position(run, "training_episodes")[kept].astype(int)
