@@ -9,15 +9,16 @@ NONE, FOUR = None, (1.0,) * 4
 ROWS = [(FOUR, True, NONE, (0.5, 0.5)), (FOUR, False, NONE, (0.5, 0.5)), (FOUR, False, (5.0, 3.0, 300), (0.5, 0.5))]
 
 
-def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), beside=0.0, **settings):
+def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), beside=0.0, **settings):
     """Leave a run behind whose generations are these rows: members, whether a phase began, (phase, updating, updates), episodes.
 
-    Beside them a generation has 0.1 s of writing, 0.2 s of update and 0.3 s of its own; `slow`: other work made it so longer.
+    Beside them a generation has 0.1 s of writing, 0.2 s of update and 0.3 s of its own; `slow`: other work made it so longer, and
+    `core` the core slower.
     trials: of each row the seconds of its trial episodes, nan where it had none. beside: what one rank did beside members [s].
     """
     base = {"algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
     run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
-    wall, counted, phases = 0.0, 0, 0
+    wall, counted, phases, slow = 0.0, 0, 0, slow * core
     for g, (members, begun, phase, evaluation) in enumerate(rows, 1):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
         alone = ranks == 1
@@ -39,7 +40,7 @@ def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), beside=0.0, **s
         if tried.size:
             timing["trial_seconds"] = tried
         run.append(row, {name: slow * np.asarray(value) for name, value in timing.items()} | {
-            "wall_seconds": wall, "seconds_processor": own + 0.1,
+            "wall_seconds": wall, "seconds_processor": core * (own + 0.1),
         })  # fmt: skip
     run.checkpoint(len(rows), {"theta_es": np.ones(3, np.float32)}, {})
     run.close()

@@ -74,9 +74,9 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
 @pytest.mark.parametrize(
     ("seconds", "kept"),
     [
-        (60.5, [1, 33, 60, 100]),  # the best by then and the last; of the other 98 no more than first and last have room
-        (33.5, [1, 33, 51, 100]),  # one generation is both: one from between the ends, of three
-        (0.5, [1, 34, 67, 100]),  # none so early: evenly
+        (60.5, [1, 33, 51, 59, 60, 100]),  # the best by then and the last two; three of all have room beside them
+        (33.5, [1, 32, 33, 34, 67, 100]),  # one generation is both: four
+        (0.5, [1, 21, 41, 60, 80, 100]),  # none so early: evenly
     ],
 )
 def test_thinning_keeps_what_is_compared_at_a_computed_time(tmp_path, monkeypatch, seconds, kept):
@@ -84,7 +84,7 @@ def test_thinning_keeps_what_is_compared_at_a_computed_time(tmp_path, monkeypatc
     returns[99] = 99.0  # after either time
     (run,) = opened([make(tmp_path / "a", returns)])
     monkeypatch.setattr("esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 101) * machine.ranks)
-    found = rows_of(run, "x", "small", "ES", "", True, most=4, until=(Machine(2), 2 * seconds))
+    found = rows_of(run, "x", "small", "ES", "", True, most=6, until=(Machine(2), 2 * seconds))
     assert [row.generation for row in found] == kept
 
 

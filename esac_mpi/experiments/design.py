@@ -19,12 +19,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.clock import Machine
+from esac_mpi.analysis.clock import Core, Machine
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, as_words, check, from_table, read_toml
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.reads import unread
+from esac_mpi.experiments import cores
 from esac_mpi.experiments.settings import DEFAULT, full_name
 from esac_mpi.invocation import called
 from esac_mpi.shipped import checkout, shipped
@@ -54,11 +55,12 @@ class Computed:
     ranks: int
     seconds: float  # [s]
     updates_per_second: float = 0.0  # of the learner; 0 = this machine's
+    core: Core | None = None  # None: as those that a run had; a file has it for all its budgets, in [core]
 
     @property
     def machine(self) -> Machine:
         """Where the clock is computed for."""
-        return Machine(self.ranks, self.updates_per_second)
+        return Machine(self.ranks, self.updates_per_second, self.core)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Experiment:
     points: int  # rows that results.csv has of a run at most
     products: list[Product]
     budgets: dict[str, Budget]
+    costs: cores.Costs  # of the core that clocks are computed for
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def experiment(id: str) -> Experiment:
 def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     """Return the experiment that a parsed file describes. Raises Unusable."""
     kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(
-        ("settings", "tasks", "variants", "sweep", "budgets"), dict
+        ("settings", "tasks", "variants", "sweep", "budgets", "core"), dict
     )
     known(table, {**kinds, "products": list}, source)
     for name in ("title", "claim", "tasks", "variants", "budgets"):
@@ -154,11 +157,12 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         raise Unusable(f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's")
     tasks = {name: task(entry, f"{source}: tasks.{name}") for name, entry in tables(table["tasks"], f"{source}: tasks")}
     variants = {n: fields(entry, f"{source}: variants.{n}") for n, entry in tables(table["variants"], f"{source}: variants")}
+    budgets = {name: budget(entry, f"{source}: budgets.{name}") for name, entry in tables(table["budgets"], f"{source}: budgets")}
     found = Experiment(
         id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
         tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
         [Product(**made(entry, Product, f"{source}: products")) for entry in table.get("products", [])],
-        {name: budget(entry, f"{source}: budgets.{name}") for name, entry in tables(table["budgets"], f"{source}: budgets")},
+        budgets, cores.parsed(table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"),
     )  # fmt: skip
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
@@ -232,6 +236,8 @@ def budget(table: dict[str, Any], source: str) -> Budget:
         inner = tables(entries.get(name, {}), f"{source}.{name}")
         entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
     if clock is not None:
+        if isinstance(clock, dict) and "core" in clock:
+            raise Unusable(f"{source}.clock: core is a table of the file, [core], for all budgets")
         entries["clock"] = Computed(**made(clock, Computed, f"{source}.clock"))
         if "seconds" in entries or not (entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf):
             raise Unusable(f"{source}: clock needs positive ranks and seconds, and no seconds of wall time beside it")
@@ -290,10 +296,11 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
     start = [str(place(path))] if path else []
     tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
+    clock = b.clock and replace(b.clock, core=cores.core(found.costs, task, algorithm, found.id))
     return Planned(
         task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts)),
-        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), b.clock,
+        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), clock,
     )  # fmt: skip
 
 

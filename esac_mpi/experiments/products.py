@@ -13,7 +13,7 @@ from esac_mpi.experiments import running
 from esac_mpi.experiments.design import Experiment, Planned, Product
 from esac_mpi.record import RunFiles
 
-Recorded = list[tuple[RunFiles, str, str, bool]]  # runs: variant, swept value, whether it is done
+Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
 Recorder = Callable[[Path, Recorded, Experiment, str], None]  # see `recorded`
 About = tuple[str, str, str, str, bool, int, rows.Time | None]  # what `rows.rows` takes beside a run
 
@@ -43,7 +43,7 @@ def drawn(
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
         note(f"not finished: {some(unfinished)}; all are compared at what these have reached")
     csv, failed = folder / "results.csv", list[str]()
-    recorder(csv, [(files, run.label, run.value, over) for run, files, over in there], found, budget)
+    recorder(csv, there, found, budget)
     yield csv
     for product in found.products:
         for out, line in calls(product, [run for run, *_ in there], csv):
@@ -71,16 +71,15 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
 
 
 def recorded(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
-    """Write the compact record of an experiment's runs, each with its variant and swept value."""
-    files = [kept(csv.parent, run, described(found, budget, variant, value, done)) for run, variant, value, done in runs]
+    """Write the compact record of an experiment's runs."""
+    files = [kept(csv.parent, run, described(found, planned, budget, done)) for planned, run, done in runs]
     rowfiles.write(csv, chain.from_iterable(map(rowfiles.read_one, files)))
 
 
-def described(found: Experiment, budget: str, variant: str, value: str, done: bool) -> About:
-    """Return what decides a run's rows beside the run: of a budget with a clock, the time at which runs are compared is in it."""
-    clock = found.budgets[budget].clock
-    until = (clock.machine, clock.seconds) if clock else None
-    return found.id, budget, variant, value, done, found.points, until
+def described(found: Experiment, planned: Planned, budget: str, done: bool) -> About:
+    """Return what decides a run's rows beside the run: the time at which it is compared, if it has a computed clock, is in it."""
+    until = (planned.clock.machine, planned.clock.seconds) if planned.clock else None
+    return found.id, budget, planned.label, planned.value, done, found.points, until
 
 
 def kept(folder: Path, run: RunFiles, about: About) -> Path:
@@ -96,4 +95,4 @@ def keep(found: Experiment, planned: Planned, budget: str) -> None:
     """Write the rows of a run that is done, so that only those of the last one are to be made at the end."""
     files = running.files_of(planned)
     if files is not None and files.generation:
-        kept(planned.run_dir.parent, files, described(found, budget, planned.label, planned.value, True))
+        kept(planned.run_dir.parent, files, described(found, planned, budget, True))

@@ -29,6 +29,7 @@ def shown(id: str) -> Iterator[str]:
             wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
         yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
         yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
+    yield from cores(found)
     yield f"\nestimated from {known.about}\n"
     for name, settings in found.variants.items():
         yield f"{name:<14} {written(settings)}"
@@ -41,6 +42,13 @@ def shown(id: str) -> Iterator[str]:
     yield ""
     for product in found.products:
         yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"
+
+
+def cores(found: design.Experiment) -> Iterator[str]:
+    """Yield what work takes on the core that clocks are computed for, if the experiment says so."""
+    for name, unit in ("step", "us"), ("update", "ms"):
+        if found.costs:
+            yield f"{name} of a core [{unit}]: {', '.join(f'{key} {cost:g}' for key, cost in found.costs[name].items())}"
 
 
 def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:

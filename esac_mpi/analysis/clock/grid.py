@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from esac_mpi.analysis.clock.core import Core
 from esac_mpi.analysis.clock.recorded import Machine, bears_offspring, duration, ends, phases_beside, times
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.messages import Unusable
@@ -26,21 +27,21 @@ OWN = 0.0  # the rate of the learner that a run had
 Times = dict[float, np.ndarray]  # {updates/s: [ranks of RANKS, ...]} [s]
 
 
-def texts(run: RunFiles, places: np.ndarray) -> list[str]:
+def texts(run: RunFiles, places: np.ndarray, core: Core | None = None) -> list[str]:
     """Return the text of these generations' times; empty texts where a run has no clock."""
     try:
-        found = clocks(run)
+        found = clocks(run, core)
     except Unusable:
         return [""] * len(places)
     return [text({rate: seconds[:, place] for rate, seconds in found.items()}) for place in places.tolist()]
 
 
-def clocks(run: RunFiles) -> Times:
+def clocks(run: RunFiles, core: Core | None = None) -> Times:
     """Return the times of all generations, [ranks, generations] for each rate. Raises Unusable."""
-    if has_tasks(run):
+    if core is None and has_tasks(run):
         return {rate: swept(run, rate) for rate in (OWN, math.inf, *RATES)}
-    parts = times(run)
-    own = swept(run, OWN)
+    parts = times(run, core)
+    own = swept(run, OWN, core)
     lasted = duration(run, parts, OWN)
     try:
         played = duration(run, parts, math.inf)
@@ -49,13 +50,13 @@ def clocks(run: RunFiles) -> Times:
     if not np.isfinite(lasted).any():
         return {OWN: own}
     if phases_beside(run) or bears_offspring(run):
-        return {OWN: own, **{rate: swept(run, rate) for rate in (math.inf, *RATES)}}
+        return {OWN: own, **{rate: swept(run, rate, core) for rate in (math.inf, *RATES)}}
     return {OWN: own, math.inf: own - np.nan_to_num(lasted - played).cumsum()}
 
 
-def swept(run: RunFiles, rate: float) -> np.ndarray:
+def swept(run: RunFiles, rate: float, core: Core | None = None) -> np.ndarray:
     """Return the times of all generations on every number of ranks, [ranks, generations] [s]. Raises Unusable."""
-    on_cluster = ends(run, rate)
+    on_cluster = ends(run, rate, core)
     return np.array([list(on_cluster(Cluster(ranks))) for ranks in RANKS]).reshape(len(RANKS), -1)
 
 

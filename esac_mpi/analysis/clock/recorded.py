@@ -18,6 +18,7 @@ import numpy as np
 from esac_mpi import schedule
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import recorded_tasks
+from esac_mpi.analysis.clock.core import Core, paces
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.clock.generations import NOTHING, Generation, ticks
@@ -33,6 +34,7 @@ class Machine:
 
     ranks: int
     updates_per_second: float = 0.0  # of its learner; 0 = as fast as the one that was recorded, inf = in no time
+    core: Core | None = None  # of its ranks; None: as those of the run, at each time
 
     def __str__(self) -> str:
         rate = f", {self.updates_per_second:,.6g} updates/s" if self.updates_per_second else ""
@@ -43,19 +45,20 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
     """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
         raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
-    return np.fromiter(ends(run, machine.updates_per_second)(Cluster(machine.ranks)), float, count=run.generation)
+    on_cluster = ends(run, machine.updates_per_second, machine.core)
+    return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
 
 
-def ends(run: RunFiles, updates_per_second: float = 0.0) -> Callable[[Cluster], Iterator[float]]:
+def ends(run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None) -> Callable[[Cluster], Iterator[float]]:
     """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable."""
-    if recorded_tasks.has_tasks(run):
+    if core is None and recorded_tasks.has_tasks(run):
         share = had_a_core(run)
         found, made = (
             recorded_tasks.recorded(run, share, updates_per_second),
             list(recorded_tasks.sections(run, task_parts(run, share))),
         )
         return lambda cluster: map(recorded_tasks.queue(found, cluster).go, made)
-    whole = list(generations(run, times(run), updates_per_second))
+    whole = list(generations(run, times(run, core), updates_per_second))
     return lambda cluster: ticks(whole, cluster)
 
 
@@ -106,8 +109,11 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
         )
 
 
-def times(run: RunFiles) -> Parts:
-    """Return the parts of every generation but the phase, as `Generation` has them; evaluation is nan where there was none."""
+def times(run: RunFiles, core: Core | None = None) -> Parts:
+    """Return the parts of every generation but the phase, as `Generation` has them; evaluation is nan where there was none.
+
+    of_phase: by what to multiply the time of a phase that entered in it.
+    """
     ranks, total, most, _ = busy(run)
     if len(ranks) != run.generation:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
@@ -125,6 +131,8 @@ def times(run: RunFiles) -> Parts:
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
     rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
+    pace, of_phase = paces(run, core, np.nansum(members, axis=1) * share, share) if core else (1.0, 1.0)
+    share, of_phase = share * pace, share * of_phase
     return {
         "members": members * share[:, None],
         "expected": expected,
@@ -134,7 +142,7 @@ def times(run: RunFiles) -> Parts:
         "offspring_expected": born_expected,
         "update": part["update"] * share / update_share(run, ranks),
         "evaluation": evaluation * share[:, None],
-        "share": share,
+        "of_phase": of_phase,
     }
 
 
@@ -201,14 +209,14 @@ def phases(run: RunFiles, parts: Parts, rate: float) -> tuple[np.ndarray, np.nda
 
 def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     """Return the time of the phase that entered in each generation, nan where none did [generations] [s]. Raises Unusable."""
-    lasted = phase_seconds(run) * parts["share"]
+    lasted = phase_seconds(run) * parts["of_phase"]
     if not rate or not np.isfinite(lasted).any():
         return lasted
     updating = run.columns.get("timing/seconds_updates")
     if updating is None or (np.isnan(updating) & np.isfinite(lasted)).any():
         raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
     made = np.diff(run.columns["metrics/gradient_updates"], prepend=0)
-    return lasted - updating * parts["share"] + made / rate
+    return lasted - updating * parts["of_phase"] + made / rate
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:

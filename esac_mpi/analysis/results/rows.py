@@ -83,8 +83,9 @@ def so_far(values: np.ndarray) -> np.ndarray:
 def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
     """Return the indices of the generations that get a row, at most `most`: first and last evaluation, last generation, others.
 
-    Of more evaluations than fit, some are left out evenly, but never the last and the best one before the time `until`: tables
-    at that time are those of all evaluations. Where fewer were made, generations between them fill up.
+    most: 6 or more. Of more evaluations than fit, some are left out evenly, but never the last two and the best one before the
+    time `until`: tables at that time, and which policy the last but one chooses, are those of all evaluations. Where fewer were
+    made, generations between them fill up.
     """
     generations = column(run, "metrics/generation")
     if not len(generations):
@@ -92,28 +93,28 @@ def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
     when, values = evaluated(run)
     made, last = np.searchsorted(generations, when).astype(int), len(generations) - 1
     own = compared(run, made, values, until) if until else made[:0]
-    room = most - len(np.setdiff1d([last, *own], made[-1:]))
+    room = max(2, most - len(np.setdiff1d([last, *own], made[-1:])))
     if len(made) > room:
         made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
     found = np.union1d(made, [last, *own])
     evenly = np.linspace(0, len(generations) - 1, most).round().astype(int)
     free = np.setdiff1d(evenly, found)
-    fill = free[np.linspace(0, len(free) - 1, min(most - len(found), len(free))).round().astype(int)]
+    fill = free[np.linspace(0, len(free) - 1, max(0, min(most - len(found), len(free)))).round().astype(int)]
     return np.union1d(found, fill)
 
 
 def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -> np.ndarray:
-    """Return the indices of the last and of the best evaluation by a time, [0 or 2]; made, values: of all evaluations [m]."""
+    """Return the indices of the last two and of the best evaluation by a time; made, values: of all evaluations [m]."""
     machine, seconds = until
     inside = computed(run, machine)[made] <= seconds
-    return np.array([made[inside][-1], made[inside][values[inside].argmax()]] if inside.any() else [], int)
+    return np.append(made[inside][-2:], made[inside][values[inside].argmax()]) if inside.any() else made[:0]
 
 
 def rows(
     run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST, until: Time | None = None
 ) -> list[Row]:
     """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
-    kept = places(run, most, until)
+    kept, core = places(run, most, until), until[0].core if until else None
     generations = column(run, "metrics/generation")[kept]
     _, average = training(run)
     so_many = position(run, "training_episodes")[kept].astype(int)
@@ -122,7 +123,9 @@ def rows(
     steps, wall = position(run, "env_steps"), position(run, "wall")
     own, learners = returns(run, [OWN_COLUMN]), returns(run, [name for name in policies(run) if name != OWN_COLUMN])
     found = []
-    for i, generation, n, clock in zip(kept.tolist(), generations.tolist(), so_many.tolist(), grid.texts(run, kept), strict=True):
+    for i, generation, n, clock in zip(
+        kept.tolist(), generations.tolist(), so_many.tolist(), grid.texts(run, kept, core), strict=True
+    ):
         found.append(
             Row(
                 experiment, budget, run.config.task.id, variant, value, run.config.seed, generation,
