@@ -6,40 +6,16 @@ from itertools import chain
 import numpy as np
 import pytest
 from commands import command
-from result_rows import history, stored
+from result_rows import history
+from scored_runs import finals, names, run, scored
 
-from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.intervals import stratified
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import aggregate_page, aggregate_picture, aggregates, aims
+from esac_mpi.analysis.results import aggregates, aims
 from esac_mpi.analysis.results.aggregates import estimate
-from esac_mpi.analysis.results.scores import by_task, random_returns, study
-from esac_mpi.analysis.results.traces import MEASURED, Wall, sections
+from esac_mpi.analysis.results.scores import by_task, random_returns
+from esac_mpi.analysis.results.traces import MEASURED
 from esac_mpi.experiments import design, random_actions
-
-results = command("results")
-RANDOM = {"A-v0": {"mean": 2.0}, "B-v0": {"mean": -100.0}}
-SIX = Wall(None, 6.0)
-
-
-def run(variant, seed, points, task="A-v0", done=True, **more):
-    """Return the rows of a run: (seconds, return) each, of theta_es for ES, of the learner for others."""
-    own = variant.startswith("ES") and not variant.startswith("ESAC")
-    made = [(10 * g, seconds, value if own else None, None if own else value) for g, (seconds, value) in enumerate(points, 1)]
-    rows = history(variant, seed, made, task=task, **more)
-    return [*rows[:-1], dataclasses.replace(rows[-1], complete=done)]
-
-
-def scored(rows, wall=SIX, left_out=()):
-    return study(sections(chain.from_iterable(rows)), RANDOM, wall, list(left_out))
-
-
-def finals(returns, task="A-v0", start=0):
-    """Return runs that end at 6 s with these returns: {variant: one a seed}."""
-    return [
-        run(variant, seed, [(6, value)], task) for variant, values in returns.items() for seed, value in enumerate(values, start)
-    ]
-
 
 # ---- scores
 
@@ -49,12 +25,25 @@ def test_zero_is_random_and_one_the_best_within_the_time():
         run("ES", 0, [(2, 12.0), (5, 7.0), (9, 100.0)]),  # the best is 12, at 2 s; 100 came too late
         run("ES", 1, [(6, 0.0), (7, 50.0)]),  # at the limit counts
         history("ESAC", 0, [(10, 1, 3.0, 4.0), (20, 6, 9.0, 8.0)]),  # the better of its two policies
-    ])  # fmt: skip
+    ], policy="better")  # fmt: skip
     (task,) = found.whole
     assert (task.random, task.best) == (2, 12)
     assert task.normalised("ES").tolist() == [0.5, -0.2]
     assert task.normalised("ESAC").tolist() == [0.7]
     assert (found.variants, found.seeds, found.absent, found.unfinished, found.short) == (["ESAC", "ES"], 2, {}, [], [])
+
+
+def test_of_two_policies_the_one_counts_that_was_ahead_in_the_evaluation_before():
+    found = scored([
+        run("ES", 0, [(6, 12.0)]),
+        history("ESAC", 0, [(10, 1, 9.0, 2.0), (20, 2, 3.0, 4.0), (30, 6, 9.0, 8.0), (40, 9, 7.0, 5.0)]),  # the learner, at 2 s
+        history("ESAC", 1, [(10, 2, 5.0, 5.0), (20, 6, 3.0, 6.0)]),  # equal: theta_es
+        history("ESAC", 2, [(10, 2, None, 1.0), (20, 6, 3.0, 6.0)]),  # the one that was there
+        history("ESAC", 3, [(10, 6, 3.0, 6.0)]),  # nothing to choose by: the mean of both
+        history("ESAC", 4, [(10, 2, 1.0, 8.0), (20, 6, 3.0, None)]),  # the one that is there
+    ])  # fmt: skip
+    assert found.whole[0].returns["ESAC"].tolist() == [8, 3, 6, 4.5, 3]
+    assert found.whole[0].best == 12
 
 
 def test_a_run_that_goes_on_has_no_score_before_the_time_and_one_that_is_done_stands_as_it_ended():
@@ -66,8 +55,8 @@ def test_a_run_that_goes_on_has_no_score_before_the_time_and_one_that_is_done_st
         run("SAC", 0, [(6, 12.0)]),
     ])  # fmt: skip
     assert found.whole[0].returns["ES"].tolist() == [7, 6]
-    assert found.unfinished == ["A-v0, ES, seed 0", "A-v0, ES, seed 2"]
-    assert found.short == ["A-v0, ES, seed 1"]
+    assert names(found.unfinished) == ["A-v0, ES, seed 0", "A-v0, ES, seed 2"]
+    assert names(found.short) == ["A-v0, ES, seed 1"]
     (task,) = scored([run("ES", 0, [(3, 20.0)], done=False), run("ES", 1, [(6, 7.0)])]).whole
     assert task.best == 20  # what any run reached
 
@@ -125,9 +114,29 @@ def test_without_a_time_all_are_compared_where_all_have_come():
 
 def test_statistics_over_tasks_of_unequal_seeds():
     tasks = [np.array([0.0, 0, 0, 8]), np.array([4.0]), np.array([1.0, 3])]
-    assert aggregates.iqm(tasks) == 1.6  # of 0 0 0 1 3 4 8 one is cut on each side
+    # of 0 0 0 8 (1/12 each), 4 (1/3) and 1 3 (1/6) a seventh is cut on each side: (1 / 6 + 3 / 6 + 4 * 23 / 84) / (5 / 7)
+    assert aggregates.iqm(tasks) == pytest.approx(37 / 15)
     assert aggregates.median(tasks) == 2  # of 2, 4, 2
     assert aggregates.mean(tasks) == pytest.approx(8 / 3)
+
+
+def test_variants_that_are_equally_good_on_every_task_have_one_interquartile_mean_whatever_runs_they_have():
+    """One pays 1 on the first task and 0 on the second: four runs here and one there, or the other way round."""
+    here, there = [np.ones(4), np.zeros(1)], [np.ones(1), np.zeros(4)]
+    assert aggregates.iqm(here) == pytest.approx(0.5)  # all runs alike would give 1
+    assert aggregates.iqm(there) == pytest.approx(0.5)  # and 0
+    random = np.random.default_rng(0)
+    full = [random.standard_normal(5) for _ in range(3)]  # of 15 runs the middle 9
+    assert aggregates.iqm(full) == np.sort(np.concatenate(full))[3:12].mean()
+    several = [random.standard_normal((seeds, 7)) for seeds in (2, 3)]  # draw by draw
+    assert aggregates.iqm(several).tolist() == [aggregates.iqm([task[:, i] for task in several]) for i in range(7)]
+
+
+def test_what_is_alike_is_a_tie_beside_the_exact_count():
+    """A task at its most and one that tells variants apart: 1 to 0.995 is a tie, 0.5 to 0.485 is not."""
+    both = [np.array([1.0, 1.0]), np.array([0.5]), np.array([0.995, 1.0]), np.array([0.485])]
+    assert aggregates.improvement(both) == ((1 + 0.5 + 1 + 0.5) / 4 + 1) / 2
+    assert aggregates.beyond(both) == (0.5 + 1) / 2
 
 
 def test_probability_of_improvement_counts_ties_as_halves():
@@ -135,7 +144,7 @@ def test_probability_of_improvement_counts_ties_as_halves():
     assert aggregates.improvement([*ours, *theirs]) == 0.6875  # (1/2 + 0 + 1 + 0) / 4 and 1
     assert aggregates.improvement([*theirs, *ours]) == 0.3125
     assert aggregates.improvement([*ours, *ours]) == (0.5 + 0.5) / 2
-    assert aggregates.ahead([*ours, *theirs]) == 0  # 8/3 and 8/3
+    assert aggregates.ahead([*ours, *theirs]) == 0.25  # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
 
 
 def test_draws_keep_the_tasks():
@@ -177,6 +186,7 @@ def test_draws_agree_with_draws_run_by_run():
         ((9, 9), (8, 8), (3, 3), "ES", "no", "yes"),
         ((9, 9), (4, 12), (3, 3), "ES", "no", "in the mean"),
         ((9,), (8,), (3,), "ES", "no", "in the mean"),  # one seed has no interval
+        ((9.09, 9.09), (9, 9), (3, 3), "ES", "no", "no"),  # 0.009 ahead, with the whole interval: digits of no weight
     ],
 )
 def test_a_verdict_compares_with_the_better_half(ours, es, sac, better, behind, ahead):
@@ -193,101 +203,10 @@ def test_verdicts_need_both_halves_and_count_the_tasks_of_the_aggregate():
     both, one = scored(rows), scored(rows, left_out=["B-v0"])
     assert aims.counted(aims.verdicts(both, "ESAC"), "ESAC") == (
         "Of 2 tasks of the aggregate, ESAC is behind its better half by more than a tenth of the range on 1 (1 with the whole"
-        " interval), and ahead of both on 1 (1 with the whole interval)."
+        " interval), and ahead of both by more than a hundredth on 1 (1 with the whole interval)."
     )
     assert len(aims.verdicts(one, "ESAC")) == 2
-    assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith("ahead of both on 0 (0 with the whole interval).")
-
-
-# ---- the page and the picture
-
-
-ROWS = [
-    *finals({"ESAC": (12, 12), "ES": (7, 7), "SAC": (4, 4)}),
-    *finals({"ESAC": (-50, -50), "ES": (100, 100), "SAC": (-100,)}, "B-v0"),
-]
-
-
-def test_the_page():
-    text = aggregate_page.document(scored(ROWS), "esac", Wall(None, 6.0)).splitlines()
-    assert text[0].startswith("Normalised returns at 6 s of wall time, as measured. ")
-    assert text[2] == "Tasks: 2; runs of a variant on a task: 1 to 2."
-    assert "Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than 2." in text
-    tables = [line for line in text if line.startswith("| ") and "---" not in line]
-    assert tables == [
-        "| variant | runs | IQM | median of the tasks' means | mean |",
-        "| ESAC | 4 | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] |",
-        "| ES | 4 | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] |",
-        "| SAC | 3 | 0.13 | 0.10 | 0.10 |",  # of three runs nothing is cut
-        "| other | P(ESAC > other) | difference of the IQMs | their intervals are apart |",
-        "| ES | 0.50 [0.50, 0.50] | -0.12 [-0.12, -0.12] | behind |",
-        "| SAC | 1.00 | +0.49 | - |",
-        "| task | random | best | ESAC | ES | SAC |",
-        "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
-        "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
-        "| task | better half | ESAC to it | behind by more than 0.1 | ahead of both |",
-        "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
-        "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
-    ]
-
-
-def test_the_page_says_what_is_missing():
-    rows = [*ROWS, run("TD3", 0, [(3, 5.0)]), run("TD3", 1, [(3, 5.0)], done=False)]
-    text = aggregate_page.document(scored(rows), "TD3", Wall(None, 6.0))
-    assert "Not in the aggregate: B-v0 (no run is that far of TD3)." in text
-    assert "Runs without a score yet: 1." in text
-    assert "Runs that had ended before, and stand as they ended: 1." in text
-    assert "| B-v0 (not in the aggregate) | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |" in text
-
-
-def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
-    text = aggregate_page.document(scored(ROWS), "PPO", SIX)
-    assert [line for line in text.splitlines() if line.startswith("#")] == ["### All tasks together", "### Task by task"]
-    assert (
-        "--of 'PPO': no such variant, so that none is compared with the others; there are ESAC; ES; SAC"
-        in capsys.readouterr().err
-    )
-
-
-def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
-    drawing = aggregate_picture.figure(scored([*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]), "ESAC", SIX)
-    whole, *tasks = drawing.axes
-    assert [text.get_text() for text in whole.get_yticklabels()] == ["ES", "ESAC", "SAC"]
-    assert [text.get_fontweight() for text in whole.get_yticklabels()] == ["normal", "bold", "normal"]
-    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx([0.75, 0.625, 0.1])  # SAC: 0.2 0.2 of 0 and -4 cut
-    assert [panel.get_title() for panel in tasks] == ["A-v0", "B-v0"]
-    dots = [line.get_xdata().tolist() for line in tasks[1].lines if line.get_marker() == "o"]
-    assert dots == [[1, 1], [0.25, 0.25], [0]]
-    assert [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"] == [0, 0, 1]  # -4
-    assert "6 s of wall time, as measured" in drawing.get_suptitle().replace("\n", " ")
-    assert drawing.get_suptitle().endswith("arrows: below -0.25")
-    plt.close(drawing)
-
-
-def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
-    """SAC stands there after 4 s on any ranks, ES after 8 s on one, 2 on four: it is scored on four alone."""
-    book = tmp_path / "random.toml"
-    book.write_text('"A-v0" = { mean = 2 }\n')
-    rows = [*run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0"), *run("ES", 0, [(6, 7.0)], clock="own 8 4 2")]
-    path = stored(tmp_path / "r.csv", rows)
-    line = ["aggregate", path, "--seconds", "5", "--of", "ES", "--random", str(book)]
-    assert results.main([*line, "--ranks", "1"]) == 2
-    assert "nothing to aggregate yet: A-v0: no run is that far of ES" in capsys.readouterr().err
-    assert results.main([*line, "--ranks", "4"]) == 0
-    told = capsys.readouterr()
-    assert told.out.startswith("Normalised returns at 5 s of wall time, computed for 4 ranks. ")
-    assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in told.out
-    assert "as they ended, they are compared" in told.err
-    text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
-    assert results.main([*line, "--ranks", "4", "--out", str(text)]) == 0
-    assert text.read_text() == told.out
-    assert results.main([*line, "--ranks", "4", "--out", str(picture)]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == f"{text}\n{picture}\n"
-    book.write_text('"A-v0" = { average = 2 }\n')
-    assert results.main([*line, "--ranks", "4"]) == 65
-    assert results.main([*line, "--ranks", "4", "--random", str(tmp_path / "none.toml")]) == 2
-    assert "python tools/experiment.py random TASK" in capsys.readouterr().err
+    assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith("more than a hundredth on 0 (0 with the whole interval).")
 
 
 # ---- random actions

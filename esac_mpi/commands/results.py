@@ -4,7 +4,8 @@
     esac-mpi results draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
                             [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
                             [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
-    esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...] [--out FILE]
+    esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...]
+                            [--policy chosen|better] [--out FILE]
     all: [--ranks R [--updates-per-second U]]      table, aggregate: [--seconds T]
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
@@ -13,7 +14,8 @@ draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensi
 swept value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
 training_episodes, for updates nominal_steps).
 aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
-a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out.
+a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out. Where a run has two policies, the
+one counts that was ahead in the evaluation before its last (--policy better: the better one of the last).
 --ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks, computed from what the runs recorded, with a
 learner of U updates/s (as it was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
@@ -25,9 +27,9 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import aggregate_page
+from esac_mpi.analysis.results import aggregate_page, speeds
 from esac_mpi.analysis.results.rowfiles import read
-from esac_mpi.analysis.results.scores import by_task, random_returns, study, tell
+from esac_mpi.analysis.results.scores import POLICIES, by_task, random_returns, study, tell
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.analysis.results.verdicts import champion_of
@@ -83,7 +85,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
 def aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
     runs, wall = found(options, together=True)
-    scores = study(runs, random_returns(options.random), wall, options.leave_out)
+    scores = study(runs, random_returns(options.random), wall, options.leave_out, options.policy)
     tell(scores)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save
@@ -91,7 +93,10 @@ def aggregate(options: argparse.Namespace) -> Iterator[object]:
 
         yield from save(figure(scores, options.of, wall), options.out)
         return
-    yield from written(aggregate_page.document(scores, options.of, wall), options.out)
+    text = [aggregate_page.document(scores, options.of, wall)]
+    if wall.machine:
+        text += ["", *speeds.table(runs, scores.variants)]
+    yield from written("\n".join(text), options.out)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -115,6 +120,7 @@ def command_line() -> argparse.ArgumentParser:
     pictures.set_defaults(make=draw, line=pictures)
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
     together.add_argument("--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated")
+    together.add_argument("--policy", choices=tuple(POLICIES), default="chosen", help="whose return counts where a run has two")
     together.add_argument("--out", type=Path, metavar="FILE", help="write or draw it there")
     together.add_argument("--random", type=Path, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions")
     together.set_defaults(make=aggregate)

@@ -1,14 +1,15 @@
 """The aggregate of an experiment in Markdown: all tasks together, a variant against each other one, then task by task."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from esac_mpi.analysis.results import aggregates
-from esac_mpi.analysis.results.aggregates import Estimate, Tasks, estimate
+from esac_mpi.analysis.results.aggregates import ALIKE, Estimate, Tasks, estimate
 from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
 from esac_mpi.analysis.results.scores import Study, Task
-from esac_mpi.analysis.results.traces import Wall
+from esac_mpi.analysis.results.traces import Trace, Wall
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.log import compact
@@ -20,11 +21,16 @@ STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
 }
 NOTE = (
     "Scores are returns normalised task by task: 0 is the mean return of uniform random actions (configs/experiments/random.toml)"
-    " and 1 the best evaluation that any run of any variant made by then. A run's return is its last evaluation's by then, of the"
-    " better of theta_es and the learner where it has both, which favours it a little. IQM: mean of the middle half of all runs"
-    " of all tasks. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each task"
-    " (Agarwal et al. 2021, arXiv:2108.13264); few seeds make them too narrow (docs/analysis.md)."
+    " and 1 the best evaluation that any run of any variant made by then. A run's return is its last evaluation's by then, where"
+    " it has theta_es and a learner that of {policy}. IQM: mean of the middle half of all runs of all tasks, every task counting"
+    " the same. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each task (Agarwal et al. 2021,"
+    " arXiv:2108.13264); few seeds make them too narrow (docs/analysis.md)."
 )
+
+POLICIES = {
+    "chosen": "the one that was ahead in the evaluation before, so that what is reported is not what chose it",
+    "better": "the better one, which favours it over runs with one policy",
+}
 
 
 def when(wall: Wall) -> str:
@@ -36,15 +42,15 @@ def when(wall: Wall) -> str:
 def document(study: Study, name: str, wall: Wall) -> str:
     """Return all tables; name: the variant that is compared with each other one."""
     champion = champion_of(study.variants, name)
-    text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
+    note = NOTE.format(policy=POLICIES[study.policy])
+    text = [f"Normalised returns {when(wall)}. {note}", "", *told(study), "", *together(study)]
     if champion and len(study.variants) > 1:
         text += ["", *against(study, champion)]
     text += ["", *by_task(study)]
     if found := verdicts(study, champion) if champion else []:
         text += ["", f"### {champion} and its halves", "", counted(found, champion), ""]
-        text += markdown(
-            [["task", "better half", f"{champion} to it", "behind by more than 0.1", "ahead of both"], *map(row, found)]
-        )
+        heads = ["task", "better half", f"{champion} to it", "behind by more than 0.1", f"ahead of both by more than {ALIKE}"]
+        text += markdown([heads, *map(row, found)])
     return "\n".join(text)
 
 
@@ -61,9 +67,22 @@ def told(study: Study) -> Iterator[str]:
     if study.absent:
         yield f"Not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
     if study.unfinished:
-        yield f"Runs without a score yet: {len(study.unfinished)}."
+        yield f"Runs without a score yet: {whose(study.unfinished)}."
     if study.short:
-        yield f"Runs that had ended before, and stand as they ended: {len(study.short)}."
+        ends = sorted(run.rows[-1].wall_seconds for run in study.short)
+        when = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (ends[0], ends[-1])))
+        yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, after {when} s."
+    if study.equal:
+        yield (
+            f"All runs of all variants are within {ALIKE} of one another on {', '.join(study.equal)}, which tells none from"
+            " another and yet is in the figures below; --leave-out takes it out."
+        )
+
+
+def whose(runs: list[Trace]) -> str:
+    """Return how many runs there are, and of which variants."""
+    counts = Counter(run.label for run in runs)
+    return f"{len(runs)} ({', '.join(f'{count} of {label}' for label, count in counts.items())})"
 
 
 def together(study: Study) -> Iterator[str]:
@@ -82,18 +101,21 @@ def together(study: Study) -> Iterator[str]:
 def against(study: Study, champion: str) -> Iterator[str]:
     """Yield how a variant stands to each other one."""
     yield from (f"### {champion} against each", "")
-    yield "Probability of improvement: that of two runs on a random task the first is ahead, ties as halves."
+    yield (
+        "Probability of improvement: that of two runs on a random task the first is ahead, ties as halves; beside it where a"
+        f" difference of up to {ALIKE} is a tie."
+    )
     yield ""
-    rows = [["other", f"P({champion} > other)", "difference of the IQMs", "their intervals are apart"]]
+    rows = [["other", f"P({champion} > other)", f"by more than {ALIKE}", "difference of the IQMs", "their intervals are apart"]]
     ours = study.scores(champion)
     own = estimate(ours, aggregates.iqm)
     for other in (label for label in study.variants if label != champion):
         theirs = study.scores(other)
         its = estimate(theirs, aggregates.iqm)
-        both = [estimate([*ours, *theirs], of) for of in (aggregates.improvement, aggregates.ahead)]
+        both = [estimate([*ours, *theirs], of) for of in (aggregates.improvement, aggregates.beyond, aggregates.ahead)]
         known = np.isfinite([own.low, its.low]).all()
         apart = "-" if not known else "ahead" if own.low > its.high else "behind" if own.high < its.low else "no"
-        rows.append([other, interval(both[0]), interval(both[1], "+"), apart])
+        rows.append([other, interval(both[0]), interval(both[1]), interval(both[2], "+"), apart])
     yield from markdown(rows)
 
 

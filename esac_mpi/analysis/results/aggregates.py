@@ -1,6 +1,9 @@
 """Statistics over all tasks and seeds of an experiment, with their stratified bootstrap intervals (Agarwal et al. 2021,
 arXiv:2108.13264): runs are drawn with replacement within each task, so that every draw has all tasks.
 
+Every task counts the same. Where tasks have different numbers of runs, which that paper has not, a run counts the more in the
+interquartile mean the fewer its task has: else that would tell apart variants whose runs are of other tasks, and equally good.
+
 The optimality gap of that paper, the mean of what is missing to 1, is 1 - mean here, where no score is above 1.
 """
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from esac_mpi.analysis.intervals import interquartile_mean, stratified
 
+ALIKE = 0.01  # scores no farther apart are as good as equal: at the most that a task pays, digits of no weight differ
 Tasks = Sequence[np.ndarray]  # scores, each [seeds, ...]; trailing axes are draws
 
 
@@ -23,8 +27,15 @@ class Estimate(NamedTuple):
 
 
 def iqm(tasks: Tasks) -> np.ndarray:
-    """Return the mean of the middle half of the runs of all tasks."""
-    return interquartile_mean(np.concatenate(tasks))
+    """Return the mean of the middle half of the runs of all tasks, of which each counts the same."""
+    runs = np.concatenate(tasks)
+    if len(set(map(len, tasks))) == 1:
+        return interquartile_mean(runs)
+    shares = np.concatenate([np.full(len(task), 1 / (len(task) * len(tasks))) for task in tasks])  # [runs], together 1
+    order = runs.argsort(axis=0)
+    upto, cut = shares[order].cumsum(axis=0), len(runs) // 4 / len(runs)
+    kept = upto.clip(cut, 1 - cut) - (upto - shares[order]).clip(cut, 1 - cut)
+    return (kept * np.take_along_axis(runs, order, axis=0)).sum(axis=0) / kept.sum(axis=0)
 
 
 def median(tasks: Tasks) -> np.ndarray:
@@ -42,16 +53,24 @@ def ahead(both: Tasks) -> np.ndarray:
     return iqm(both[: len(both) // 2]) - iqm(both[len(both) // 2 :])
 
 
-def improvement(both: Tasks) -> np.ndarray:
-    """Return the probability of improvement: of a run of the first half of the list over one of the second, on a random task."""
+def improvement(both: Tasks, alike: float = 0.0) -> np.ndarray:
+    """Return the probability of improvement: of a run of the first half of the list over one of the second, on a random task.
+
+    alike: the difference up to which two runs are a tie.
+    """
     half = len(both) // 2
-    return np.mean([chance(ours, theirs) for ours, theirs in zip(both[:half], both[half:], strict=True)], axis=0)
+    return np.mean([chance(ours, theirs, alike) for ours, theirs in zip(both[:half], both[half:], strict=True)], axis=0)
 
 
-def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Return how often one of ours [seeds, ...] is above one of theirs [seeds, ...], of all pairs; equal ones count half."""
-    above, equal = ours[:, None] > theirs[None], ours[:, None] == theirs[None]
-    return (above + 0.5 * equal).mean(axis=(0, 1))
+def beyond(both: Tasks) -> np.ndarray:
+    """Return the probability of improvement by more than `ALIKE`, ties as halves."""
+    return improvement(both, ALIKE)
+
+
+def chance(ours: np.ndarray, theirs: np.ndarray, alike: float = 0.0) -> np.ndarray:
+    """Return how often one of ours [seeds, ...] is above one of theirs [seeds, ...], of all pairs; ties count half."""
+    ahead = ours[:, None] - theirs[None]
+    return ((ahead > alike) + 0.5 * (abs(ahead) <= alike)).mean(axis=(0, 1))
 
 
 def estimate(tasks: Tasks, statistic: Callable[[Tasks], np.ndarray]) -> Estimate:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from esac_mpi.analysis.names import HALVES
+from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.verdicts import difference
 
@@ -22,7 +23,7 @@ class Verdict(NamedTuple):
     low: float  # ends of its 95 % interval, nan where one seed has none
     high: float
     behind: str  # by more than a tenth: no, in the mean, yes
-    ahead: str  # of both
+    ahead: str  # of both by more than a hundredth, which at a task's most are digits of no weight
 
 
 def halves(study: Study) -> list[str]:
@@ -46,7 +47,7 @@ def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
     found = {half: gap_of(ours, task.normalised(half)) for half in theirs}
     gap, low, high = found[better]
     behind = said(gap < -TENTH - ROUNDING, high < -TENTH - ROUNDING)
-    return Verdict(task, better, gap, low, high, behind, said(gap > 0, all(ends[1] > 0 for ends in found.values())))
+    return Verdict(task, better, gap, low, high, behind, said(gap > ALIKE, all(ends[1] > 0 for ends in found.values())))
 
 
 def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
@@ -69,6 +70,6 @@ def counted(found: list[Verdict], champion: str) -> str:
 
     return (
         f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind its better half by more than a"
-        f" tenth of the range on {many([verdict.behind for verdict in whole])}, and ahead of both on"
+        f" tenth of the range on {many([verdict.behind for verdict in whole])}, and ahead of both by more than a hundredth on"
         f" {many([verdict.ahead for verdict in whole])}."
     )

@@ -1,6 +1,8 @@
 """Normalised scores of an experiment's runs: 0 is what uniform random actions return, 1 the best that any run reached in time.
 
-The return of a run is its last evaluation's at or before the limit, the better policy's where it has two, as in standings.py.
+The return of a run is its last evaluation's at or before the limit. Where it has two policies, it is that of the one which the
+evaluation before would have chosen: the better of both in the last one is chosen by the same episodes that are reported, by which
+a variant with two policies gains over one with one. standings.py has the better one; so has this with policy = "better".
 1 is the greatest mean return of an evaluation at or before the limit, at any time, of any run in the files, runs without a score
 and variants left out too. It is a noisy maximum: runs that are all at a task's optimum stand a little below 1.
 A run that goes on and has not come to the limit has no score yet. One that is done and ended before it is scored as it ended.
@@ -8,13 +10,15 @@ A run that goes on and has not come to the limit has no score yet. One that is d
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import Unusable, damaged, note, some
+from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached, values
 from esac_mpi.invocation import called
@@ -69,8 +73,9 @@ class Study:
     variants: list[str]
     tasks: list[Task]  # all that can be normalised, in the aggregate or not
     unusable: dict[str, str]  # the others: why not
-    unfinished: list[str]  # runs without a score yet
-    short: list[str]  # runs that are done but ended before the limit
+    unfinished: list[Trace]  # runs without a score yet
+    short: list[Trace]  # runs that are done but ended before the limit
+    policy: str  # whose returns count where a run has two, a key of POLICIES
 
     @property
     def whole(self) -> list[Task]:
@@ -83,6 +88,12 @@ class Study:
         return {task.title: task.why_not for task in self.tasks if task.why_not} | self.unusable
 
     @property
+    def equal(self) -> list[str]:
+        """The tasks of the aggregate on which the runs of all variants are as good as equal."""
+        together = {task.title: np.concatenate([task.normalised(label) for label in self.variants]) for task in self.whole}
+        return [title for title, scores in together.items() if len(self.variants) > 1 and np.ptp(scores) <= ALIKE]
+
+    @property
     def seeds(self) -> int:
         """The most seeds that a variant has on a task."""
         return max(len(returns) for task in self.tasks for returns in task.returns.values())
@@ -92,27 +103,27 @@ class Study:
         return [task.normalised(variant) for task in self.whole]
 
 
-def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
-    """Return the scores of an experiment; left_out: names of tasks and variants. Raises Unusable."""
+def study(sections: Sections, random: Random, wall: Wall, left_out: list[str], policy: str = "chosen") -> Study:
+    """Return the scores of an experiment; left_out: names of tasks and variants, policy: of POLICIES. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
     tasks: list[Task] = []
-    unusable, unfinished, short = dict[str, str](), list[str](), list[str]()
+    unusable, unfinished, short = dict[str, str](), list[Trace](), list[Trace]()
     for title, groups in sections.items():
         runs = [trace for label in variants for trace in groups.get(label, [])]
         limit = wall.seconds or min((reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0)
-        unfinished += [run.name for run in runs if not has_score(run, limit)]
-        short += [run.name for run in runs if has_score(run, limit) and run.rows[-1].wall_seconds < limit]
+        unfinished += [run for run in runs if not has_score(run, limit)]
+        short += [run for run in runs if has_score(run, limit) and run.rows[-1].wall_seconds < limit]
         zero, one = ends(groups, random, limit)
         if not one > zero:
             unusable[title] = "no run is ahead of random actions yet"
             continue
-        returns = {label: scores(groups.get(label, []), limit) for label in variants}
+        returns = {label: scores(groups.get(label, []), limit, policy) for label in variants}
         lacking = [label for label in variants if not len(returns[label])]
         why_not = "left out, as asked" if title in left_out else f"no run is that far of {', '.join(lacking)}" if lacking else ""
         tasks.append(Task(title, zero, one, returns, why_not))
-    found = Study(variants, tasks, unusable, unfinished, short)
+    found = Study(variants, tasks, unusable, unfinished, short, policy)
     if not variants or not found.whole:
         raise Unusable(f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}")
     return found
@@ -131,9 +142,26 @@ def has_score(run: Trace, limit: float) -> bool:
     return bool(there and np.isfinite(values([run], AXIS, limit, FIELD)).all())
 
 
-def scores(runs: list[Trace], limit: float) -> np.ndarray:
+def scores(runs: list[Trace], limit: float, policy: str) -> np.ndarray:
     """Return the returns at the limit of the runs that have a score [seeds]."""
-    return values([run for run in runs if has_score(run, limit)], AXIS, limit, FIELD)
+    return np.array([POLICIES[policy](run, limit) for run in runs if has_score(run, limit)])
+
+
+def better(run: Trace, limit: float) -> float:
+    """Return the better policy's return in a run's last evaluation by then."""
+    return last_before(run.curve(AXIS, FIELD), limit)
+
+
+def chosen(run: Trace, limit: float) -> float:
+    """Return that of the policy which was the better one in the evaluation before; both policies' mean where there is none."""
+    made = [row for row in run.rows if row.better is not None and row.wall_seconds <= limit]
+    pair = np.array([[row.return_theta_es, row.return_learner] for row in made[-2:]], float)  # None is nan
+    if np.isnan(pair[-1]).any() or len(pair) == 1:
+        return float(np.nanmean(pair[-1]))
+    return float(pair[-1, np.nanargmax(pair[0])])
+
+
+POLICIES: dict[str, Callable[[Trace, float], float]] = {"chosen": chosen, "better": better}
 
 
 def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
@@ -151,6 +179,7 @@ def tell(found: Study) -> None:
     if found.absent:
         note(f"not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in found.absent.items())}")
     if found.unfinished:
-        note(f"without a score yet: {some(found.unfinished)}")
+        note(f"without a score yet: {some([run.name for run in found.unfinished])}")
     if found.short:
-        note(f"ended before the time at which they are compared: {some(found.short)}; as they ended, they are compared")
+        names = [run.name for run in found.short]
+        note(f"ended before the time at which they are compared: {some(names)}; as they ended, they are compared")

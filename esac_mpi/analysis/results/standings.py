@@ -114,10 +114,10 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
 
 
 def tell_short(found: Sections, wall: Wall) -> None:
-    """Name the runs that ended before the time at which they are compared."""
+    """Name the runs that have not come to the time at which they are compared."""
     everyone = [trace for labels in found.values() for traces in labels.values() for trace in traces]
     if short := [trace.name for trace in everyone if trace.rows[-1].wall_seconds < wall.seconds]:
-        note(f"ended before {wall.seconds:g} s{wall.where}: {some(short)}; as they ended, they are compared")
+        note(f"not as far as {wall.seconds:g} s{wall.where}: {some(short)}; as they stand, they are compared")
 
 
 def document(sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED) -> str:

@@ -1,0 +1,140 @@
+"""The page and the picture of an aggregate: which numbers and words stand where."""
+
+import dataclasses
+
+import pytest
+from commands import command
+from result_rows import stored
+from scored_runs import SIX, finals, run, scored
+
+from esac_mpi.analysis.figures import plt
+from esac_mpi.analysis.results import aggregate_page, aggregate_picture, speeds
+from esac_mpi.analysis.results.traces import Wall, sections
+
+results = command("results")
+
+ROWS = [
+    *finals({"ESAC": (12, 12), "ES": (7, 7), "SAC": (4, 4)}),
+    *finals({"ESAC": (-50, -50), "ES": (100, 100), "SAC": (-100,)}, "B-v0"),
+]
+
+
+def test_the_page():
+    text = aggregate_page.document(scored(ROWS), "esac", Wall(None, 6.0)).splitlines()
+    assert text[0].startswith("Normalised returns at 6 s of wall time, as measured. ")
+    assert text[2] == "Tasks: 2; runs of a variant on a task: 1 to 2."
+    assert "Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than 2." in text
+    tables = [line for line in text if line.startswith("| ") and "---" not in line]
+    assert tables == [
+        "| variant | runs | IQM | median of the tasks' means | mean |",
+        "| ESAC | 4 | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] |",
+        "| ES | 4 | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] |",
+        "| SAC | 3 | 0.10 | 0.10 | 0.10 |",  # of three runs nothing is cut, and the one counts as much as the two
+        "| other | P(ESAC > other) | by more than 0.01 | difference of the IQMs | their intervals are apart |",
+        "| ES | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | -0.12 [-0.12, -0.12] | behind |",
+        "| SAC | 1.00 | 1.00 | +0.53 | - |",  # 0.625 - 0.1
+        "| task | random | best | ESAC | ES | SAC |",
+        "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
+        "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
+        "| task | better half | ESAC to it | behind by more than 0.1 | ahead of both by more than 0.01 |",
+        "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
+        "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
+    ]
+
+
+def test_the_page_says_what_is_missing():
+    rows = [*ROWS, run("TD3", 0, [(3, 5.0)]), run("TD3", 1, [(3, 5.0)], done=False)]
+    text = aggregate_page.document(scored(rows), "TD3", Wall(None, 6.0))
+    assert "Not in the aggregate: B-v0 (no run is that far of TD3)." in text
+    assert "Runs without a score yet: 1 (1 of TD3)." in text
+    assert "Runs that had ended before, and stand as they ended: 1 (1 of TD3), after 3 s." in text
+    assert "| B-v0 (not in the aggregate) | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |" in text
+
+
+def test_the_page_names_a_task_that_tells_no_variant_from_another():
+    same = finals({"ESAC": (100, 99.5), "ES": (98.2,), "SAC": (100,)}, "B-v0")  # of a range of 200
+    found = scored([*ROWS[:6], *same])
+    assert found.equal == ["B-v0"]
+    assert "within 0.01 of one another on B-v0, which tells none from another" in aggregate_page.document(found, "ESAC", SIX)
+    assert scored([*ROWS[:6], *same[:-1], *finals({"SAC": (97.9,)}, "B-v0")]).equal == []
+    assert "of one another" not in aggregate_page.document(scored(ROWS), "ESAC", SIX)
+
+
+def test_the_page_says_how_its_policy_was_chosen():
+    for policy, words in (("chosen", "ahead in the evaluation before"), ("better", "favours it over runs with one policy")):
+        assert words in aggregate_page.document(scored(ROWS, policy=policy), "ESAC", SIX).splitlines()[0]
+
+
+def test_core_time_of_the_same_work_stands_beside_computed_times():
+    """Of 97 s on a core 10 are not updates': 87 ms each of 1,000; ES has 60 s for 2,000 steps; seed 1 of SAC took twice that."""
+
+    def traces(label, clock, updates, steps, seeds=(0,)):
+        rows = [run(label, s, [(6, 7.0)], clock=c) for s, c in zip(seeds, clock, strict=True)]
+        return sections(dataclasses.replace(row, gradient_updates=updates, env_steps=steps) for one in rows for row in one)[
+            "A-v0"
+        ][label]
+
+    es, sac = (
+        traces("ES", ["own 60 8"], 0, 2000),
+        traces("SAC", ["own 97 95;inf 10 8", "own 184 180;inf 10 8"], 1000, 1000, (0, 1)),
+    )
+    none = traces("TD3", ["own 5;inf 4.999"], 0, 1000)  # not begun to learn: what is left is rounding
+    lines = list(speeds.table({"A-v0": {"ES": es, "SAC": sac, "TD3": none}}, ["SAC", "ES", "TD3", "PPO"]))
+    assert lines[4:] == [
+        "| task | SAC | ES | TD3 | PPO |",
+        "| --- | --- | --- | --- | --- |",
+        "| A-v0 | 87 ms to 174 ms | 30,000 us | 5,000 us | - |",
+        "",
+        "Most between runs of one variant on one task: a factor of 2.00 (SAC, A-v0).",
+    ]
+
+
+def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
+    text = aggregate_page.document(scored(ROWS), "PPO", SIX)
+    assert [line for line in text.splitlines() if line.startswith("#")] == ["### All tasks together", "### Task by task"]
+    assert (
+        "--of 'PPO': no such variant, so that none is compared with the others; there are ESAC; ES; SAC"
+        in capsys.readouterr().err
+    )
+
+
+def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
+    drawing = aggregate_picture.figure(scored([*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]), "ESAC", SIX)
+    whole, *tasks = drawing.axes
+    assert [text.get_text() for text in whole.get_yticklabels()] == ["ES", "ESAC", "SAC"]
+    assert [text.get_fontweight() for text in whole.get_yticklabels()] == ["normal", "bold", "normal"]
+    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx([0.75, 0.625, 0.1])  # SAC: 0.2 0.2 of 0 and -4 cut
+    assert [panel.get_title() for panel in tasks] == ["A-v0", "B-v0"]
+    dots = [line.get_xdata().tolist() for line in tasks[1].lines if line.get_marker() == "o"]
+    assert dots == [[1, 1], [0.25, 0.25], [0]]
+    assert [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"] == [0, 0, 1]  # -4
+    assert "6 s of wall time, as measured" in drawing.get_suptitle().replace("\n", " ")
+    assert drawing.get_suptitle().endswith("arrows: below -0.25")
+    plt.close(drawing)
+
+
+def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
+    """SAC stands there after 4 s on any ranks, ES after 8 s on one, 2 on four: it is scored on four alone."""
+    book = tmp_path / "random.toml"
+    book.write_text('"A-v0" = { mean = 2 }\n')
+    rows = [*run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0"), *run("ES", 0, [(6, 7.0)], clock="own 8 4 2")]
+    path = stored(tmp_path / "r.csv", rows)
+    line = ["aggregate", path, "--seconds", "5", "--of", "ES", "--random", str(book)]
+    assert results.main([*line, "--ranks", "1"]) == 2
+    assert "nothing to aggregate yet: A-v0: no run is that far of ES" in capsys.readouterr().err
+    assert results.main([*line, "--ranks", "4"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Normalised returns at 5 s of wall time, computed for 4 ranks. ")
+    assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in told.out
+    assert "### How fast the cores were" in told.out
+    assert "as they ended, they are compared" in told.err
+    text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
+    assert results.main([*line, "--ranks", "4", "--out", str(text)]) == 0
+    assert text.read_text() == told.out
+    assert results.main([*line, "--ranks", "4", "--out", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == f"{text}\n{picture}\n"
+    book.write_text('"A-v0" = { average = 2 }\n')
+    assert results.main([*line, "--ranks", "4"]) == 65
+    assert results.main([*line, "--ranks", "4", "--random", str(tmp_path / "none.toml")]) == 2
+    assert "python tools/experiment.py random TASK" in capsys.readouterr().err
