@@ -124,6 +124,26 @@ def test_the_map_says_who_is_first_where():
     assert reach.edges(np.array([1.0, 4.0, 16.0])).tolist() == [0.5, 2, 8, 32]
 
 
+def test_a_cell_of_a_map_is_unsure_where_the_runs_of_another_ended_before(capsys):
+    """On r ranks ES reaches 5 after 1,000 / r seconds; SAC, which does not, ended after 2 s and 1,000 updates."""
+    halves = "own " + " ".join(str(1000 / 2**i) for i in range(11))
+    es = clocked("ES", 0, [(10, 9, 5.0, None)], lambda row: halves)
+    sac = clocked("SAC", 0, [(500, 9, None, 4.0)], lambda row: "own 12;inf 2")
+    ((_, labels),) = sections([*es, *sac]).items()
+    found = reach.reach(labels, 5.0)
+    assert (found.first == 0).all()
+    ranks = np.array(grid.RANKS)
+    assert (found.unsure == (2 + 1000 / reach.UPDATES[:, None] < 1000 / ranks)).all()
+    assert found.unsure.any()
+    plt.close(reach.figure("A-v0", labels, 5.0))
+    assert "A-v0: where hatched, runs of SAC ended before the first got there" in capsys.readouterr().err
+    assert not reach.reach(labels, 4.0).unsure[:, ranks == 1].any()  # both reach it
+    more = clocked("SAC", 1, [(500, 9, None, 6.0)], lambda row: "own 12000;inf 2000")  # of two seeds the later one counts
+    ((_, labels),) = sections([*es, *sac, *more]).items()
+    assert not reach.reach(labels, 5.0).unsure.any()
+    assert not reach.reach(labels, 7.0).unsure.any()  # none is first
+
+
 def test_a_map_is_drawn_of_rows_or_of_runs_for_each_task(tmp_path, capsys):
     run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
     run_of(tmp_path / "b", ROWS, returns=(1.0, 2.0, 3.0), **{"task.id": "Ant-v5"})

@@ -2,7 +2,8 @@
 
 A variant's time on a machine is the median over its seeds of the time at the end of the first generation whose evaluation reached
 the return; where half of its seeds never did, it has none, and where no variant has one, the map is blank. A run tells nothing of
-what it would have reached after its end.
+what it would have reached after its end: where the runs of another variant ended before the first got there, that one might have
+been first, and the cell is hatched. Runs that end at one time on some ranks end at very different times on others.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Reach:
 
     labels: list[str]
     seconds: np.ndarray  # [labels, updates, ranks], inf where it is not reached [s]
+    least: np.ndarray  # the same, if every run that did not reach it had done so where it ended [s]
 
     @property
     def first(self) -> np.ndarray:
@@ -43,6 +45,17 @@ class Reach:
     def best(self) -> np.ndarray:
         """The time of the first [updates, ranks] [s]."""
         return self.seconds.min(axis=0)
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Whether each may have been the first, had its runs gone on, bool [labels, updates, ranks]."""
+        others = np.arange(len(self.labels))[:, None, None] != self.first
+        return others & (self.least < self.best) & np.isfinite(self.best)
+
+    @property
+    def unsure(self) -> np.ndarray:
+        """Whether another than the first may have been it, bool [updates, ranks]."""
+        return self.missing.any(axis=0)
 
     @property
     def close(self) -> np.ndarray:
@@ -84,18 +97,24 @@ def best(traces: list[Trace]) -> float:
 def reach(labels: dict[str, list[Trace]], target: float, within: float = np.inf) -> Reach:
     """Return when the variants of a task reach a return, if they do within so many seconds. Raises Unusable without a clock."""
     seconds = np.full((len(labels), UPDATES.size, len(grid.RANKS)), np.inf)
+    least = seconds.copy()
     for place, traces in enumerate(labels.values()):
-        each = np.array([times(trace, target) for trace in traces])
-        seconds[place] = np.sort(each, axis=0)[len(each) // 2]  # the later one of two in the middle
+        each, ends = (np.array(found) for found in zip(*((times(t, target), stands(t.rows[-1])) for t in traces), strict=True))
+        middle = len(traces) // 2  # the later one of two
+        seconds[place] = np.sort(each, axis=0)[middle]
+        least[place] = np.sort(np.where(np.isfinite(each), each, ends), axis=0)[middle]
     seconds[seconds > within] = np.inf
-    return Reach(list(labels), seconds)
+    return Reach(list(labels), seconds, least)
 
 
 def times(trace: Trace, target: float) -> np.ndarray:
     """Return when a run reaches a return on each machine, inf if it does not, [updates, ranks] [s]. Raises Unusable."""
     row = first_row(trace, target)
-    if row is None:
-        return np.full((UPDATES.size, len(grid.RANKS)), np.inf)
+    return np.full((UPDATES.size, len(grid.RANKS)), np.inf) if row is None else stands(row)
+
+
+def stands(row: Row) -> np.ndarray:
+    """Return when a run stood at a row on each machine [updates, ranks] [s]. Raises Unusable."""
     found = clock_of(row)
     return np.array([[grid.at(found, row.gradient_updates, Machine(r, u)) for r in grid.RANKS] for u in UPDATES.tolist()])
 
@@ -109,11 +128,13 @@ def figure(title: str, labels: dict[str, list[Trace]], target: float | None = No
         raise Unusable(f"{title}: no variant reaches {goal:,g} with half of its seeds{limit}; choose another --reach")
     if absent := [label for label, seconds in zip(found.labels, found.seconds, strict=True) if np.isinf(seconds).all()]:
         note(f"{title}: {goal:,g} is not reached{limit} by half of the seeds of {some(absent)}")
+    if ended := [label for label, cells in zip(found.labels, found.missing, strict=True) if cells.any()]:
+        note(f"{title}: where hatched, runs of {some(ended)} ended before the first got there, and may have been it")
     drawing, axes = plt.subplots(figsize=(6.6, 4.6), layout="constrained")
     draw(axes, found)
     seeds = sorted({len(traces) for traces in labels.values()})
     many = f"median of {' to '.join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))} seed{'s' * (seeds[-1] > 1)}"
-    pale = "pale: a second is within 10 %; lines: seconds"
+    pale = "pale: a second is within 10 %; hatched: runs of another ended before; lines: seconds"
     headline(drawing, f"{title}: who reaches {goal:,g} first{limit}; computed times, {many}; {pale}")
     return drawing
 
@@ -129,7 +150,10 @@ def draw(axes: Axes, found: Reach) -> None:
         colours[where & found.close] = own + PALE * (1 - own)
         if where.any():
             axes.plot([], [], "s", ms=9, color=own, label=label)
-    axes.pcolormesh(edges(np.array(grid.RANKS, float)), edges(UPDATES), colours)
+    corners = edges(np.array(grid.RANKS, float)), edges(UPDATES)
+    axes.pcolormesh(*corners, colours)
+    unsure = axes.pcolor(*corners, np.ma.masked_where(~found.unsure, found.unsure), hatch="////", edgecolor="0.2", lw=0)
+    unsure.set(array=None, facecolor="none")
     finite = np.ma.masked_invalid(found.best)
     levels = [second for second in TIMES if finite.min() < second < finite.max()]
     if levels:
