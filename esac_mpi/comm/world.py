@@ -195,7 +195,8 @@ class World:
             self.watchdog.beat()
             if leave and self.background.waits:
                 return
-            time.sleep(pause := min(pause + 5e-6, REST) * self.background.waits)  # an interleaved phase's update is soon there
+            if pause := min(pause + 5e-6, REST) * self.background.waits:  # an interleaved phase's update is soon there
+                time.sleep(pause)  # one of 0 s lasts 70 us
 
     def _hears(self) -> bool:
         """Return whether a rank gave up, as far as this one can know; the first rank of a node hears it for its node."""
