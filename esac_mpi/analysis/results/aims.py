@@ -11,7 +11,7 @@ from esac_mpi.analysis.results.verdicts import difference
 
 TENTH = 0.1  # of the range from random actions to the best: so far behind counts
 ROUNDING = 1e-9
-NO, MEAN, YES = "no", "in the mean", "yes"  # YES: with the whole interval
+NO, UNSHOWN, MEAN, YES = "no", "not in the mean", "in the mean", "yes"  # YES, and NO of behind: with the whole interval
 
 
 class Verdict(NamedTuple):
@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
     gap: float  # to that half: difference of the means over seeds
     low: float  # ends of its 95 % interval, nan where one seed has none
     high: float
-    behind: str  # by more than a tenth: no, in the mean, yes
+    behind: str  # by more than a tenth; no: the interval to either half ends above that
     ahead: str  # of both by more than a hundredth, which at a task's most are digits of no weight
 
 
@@ -46,8 +46,9 @@ def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
     better = max(theirs, key=lambda half: task.returns[half].mean())
     found = {half: gap_of(ours, task.normalised(half)) for half in theirs}
     gap, low, high = found[better]
-    behind = said(gap < -TENTH - ROUNDING, high < -TENTH - ROUNDING)
-    return Verdict(task, better, gap, low, high, behind, said(gap > ALIKE, all(ends[1] > 0 for ends in found.values())))
+    least = np.min([ends[1] for ends in found.values()])  # of the intervals, nan where one has none
+    behind = said(gap < -TENTH - ROUNDING, high < -TENTH - ROUNDING, NO if least >= -TENTH - ROUNDING else UNSHOWN)
+    return Verdict(task, better, gap, low, high, behind, said(gap > ALIKE, least > 0))
 
 
 def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
@@ -56,9 +57,9 @@ def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
     return float(ours.mean() - theirs.mean()), low, high
 
 
-def said(in_the_mean: bool, with_interval: bool) -> str:
-    """Return what a cell says."""
-    return YES if in_the_mean and with_interval else MEAN if in_the_mean else NO
+def said(in_the_mean: bool, with_interval: bool, no: str = NO) -> str:
+    """Return what a cell says; no: where it is not so in the mean."""
+    return YES if in_the_mean and with_interval else MEAN if in_the_mean else no
 
 
 def counted(found: list[Verdict], champion: str) -> str:
@@ -66,10 +67,11 @@ def counted(found: list[Verdict], champion: str) -> str:
     whole = [verdict for verdict in found if not verdict.task.why_not]
 
     def many(cells: list[str]) -> str:
-        return f"{len(cells) - cells.count(NO)} ({cells.count(YES)} with the whole interval)"
+        return f"{cells.count(MEAN) + cells.count(YES)} ({cells.count(YES)} with the whole interval)"
 
+    behind = [verdict.behind for verdict in whole]
     return (
         f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind its better half by more than a"
-        f" tenth of the range on {many([verdict.behind for verdict in whole])}, and ahead of both by more than a hundredth on"
-        f" {many([verdict.ahead for verdict in whole])}."
+        f" tenth of the range on {many(behind)}, with the whole interval not so on {behind.count(NO)}, and ahead of both by more"
+        f" than a hundredth on {many([verdict.ahead for verdict in whole])}."
     )

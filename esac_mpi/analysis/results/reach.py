@@ -49,8 +49,8 @@ class Reach:
     @property
     def missing(self) -> np.ndarray:
         """Whether each may have been the first, had its runs gone on, bool [labels, updates, ranks]."""
-        others = np.arange(len(self.labels))[:, None, None] != self.first
-        return others & (self.least < self.best) & np.isfinite(self.best)
+        first = self.first == np.arange(len(self.labels))[:, None, None]
+        return (self.least < self.best) & np.isfinite(self.best) & ~first
 
     @property
     def unsure(self) -> np.ndarray:
