@@ -49,13 +49,13 @@ class Reach:
     @property
     def missing(self) -> np.ndarray:
         """Whether each may have been the first, had its runs gone on, bool [labels, updates, ranks]."""
-        first = self.first == np.arange(len(self.labels))[:, None, None]
-        return (self.least < self.best) & np.isfinite(self.best) & ~first
+        others = np.arange(len(self.labels))[:, None, None] != self.first
+        return others & (self.least < self.best) & np.isfinite(self.best)
 
     @property
     def unsure(self) -> np.ndarray:
         """Whether another than the first may have been it, bool [updates, ranks]."""
-        return self.missing.any(axis=0)
+        return np.logical_or.reduce(self.missing)
 
     @property
     def close(self) -> np.ndarray:
