@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 
-from esac_mpi import evolution, noise
+from esac_mpi import config, evolution, noise
 from esac_mpi.algorithms import esac
 from esac_mpi.noise import Purpose
 from esac_mpi.params import make_policy
@@ -147,6 +147,42 @@ def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_th
         learner.theta = going(-1.0 if k == 2 else 0.5 + 0.1 * k)  # tried in k + 2: the trial of 4 is lost
     assert found == adopted
     world.end_background()
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"esac.adoption": "means", "esac.sac_copies": 0}, "no slot is a SAC copy; esac.sac_copies = 1 or more"),
+        ({"esac.adoption": "tested", "esac.sac_phases": False}, "esac.sac_phases = false; esac.adoption = off"),
+    ],
+)
+def test_an_adoption_for_which_there_is_nothing_to_compare_is_refused(settings, remedy):
+    with pytest.raises(config.ConfigError, match=remedy):
+        config.check(config.updated(config.Config(), settings))
+
+
+def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):
+    states = []
+    for moments in ("kept", "reset"):
+        settings = {"esac__optimiser": "sgd", "esac__adoption_moments": moments, "esac__adoption_interval": 9}
+        params, state, _ = make(world, **TESTED, **EACH, **settings)
+        rows = [advance(world, params, state, env, learner=Teacher(going(2.0))) for env in [Upwards()] * 4]
+        assert [row["adopted"] for row in rows] == [0, 1, 0, 0]
+        states.append(state)
+    assert states[0].adam_from == states[1].adam_from == 0
+    np.testing.assert_array_equal(states[0].theta_es, states[1].theta_es)
+
+
+def test_the_pull_follows_an_adoption_as_it_follows_a_step(world):
+    params, state, _ = make(world, **{**TESTED, "esac__winner_pull": 0.25}, **EACH, esac__winner_fraction=0.2)
+    learner, env = Teacher(going(2.0)), Upwards()
+    advance(world, params, state, env, learner=learner)
+    before = state.theta_es.copy()
+    row = advance(world, params, state, env, learner=learner)
+    assert row["adopted"] == 1
+    assert row["winners"].size == 2
+    winners = [before + 0.3 * (1 - 2 * (i % 2)) * epsilon(2, i // 2) for i in row["winners"]]
+    np.testing.assert_allclose(state.theta_es, 0.75 * going(2.0) + 0.25 * np.mean(winners, axis=0), atol=1e-6)
 
 
 def test_an_unstable_trial_is_counted_and_decides(world):

@@ -47,8 +47,6 @@ def noise_gradient(row, k, slots):
     "settings",
     [
         {"sac_copy_noise": False, "sac_copies": 0},
-        {"adoption": "means", "sac_copies": 0},
-        {"adoption": "tested", "sac_phases": False, "sac_copies": 0, "crossover": "off"},
         {"winner_selection": "hard", "crossover": "off"},
         {"winner_selection": "uniform", "winner_fraction": 1.0, "crossover": "off"},
         {"gradient": "displacement", "sac_copies": 0, "crossover": "off"},

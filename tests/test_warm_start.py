@@ -112,6 +112,15 @@ def test_a_setting_that_was_changed_goes_before_what_grew_out_of_it(sources, tmp
     ]
 
 
+def test_a_population_of_other_copies_is_not_taken(sources, tmp_path):
+    """That of the source has no slot around theta_es, whose noise alone makes the gradient here."""
+    source, more = sources("esac", "copies", sac_copies=2), {"sac_copies": 1, "gradient_members": "centre"}
+    assert saved(source)[0]["state/parents"].tolist() == [2, 1, 1]
+    after, start = first(tmp_path / "run", *options("esac", **more), "--from", source, "--seed", 1)
+    assert after["state/parents"].tolist() == [0, 1, 0]
+    assert start["not_taken"] == ["the population's children: sac_copies was 2, is 1"]
+
+
 def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experience(sources, tmp_path):
     """A curriculum. A run of another horizon has the same transitions."""
     more = ["--from", sources("td3"), "--seed", 1]

@@ -14,7 +14,8 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
 - Only members with a finite return win (line 10): where they are fewer than w, so are winners and children.
 - Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `replayed` says whose episodes are
   played again by rank 0.
-- `phase_timing = "virtual"` keeps the learner at work without a break, beside the evaluation, whatever the number of ranks.
+- `phase_timing = "virtual"` keeps the learner at work beside the evaluation, whatever the number of ranks; without a break where
+  p_sac is 1.
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`, `amt_clip = 0`, `sac_copies = 0`,

@@ -10,7 +10,7 @@ from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, Part
 from esac_mpi.policy import Normaliser
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
-POPULATION, TUNING = Part("the population's children"), Part("the tuned sigma", ("sigma",))
+POPULATION, TUNING = Part("the population's children", ("sac_copies",)), Part("the tuned sigma", ("sigma",))
 
 
 @dataclass
@@ -50,7 +50,7 @@ class State:
         default_factory=lambda: np.zeros(0), metadata={"compared": True, "part": ANEW}
     )
     replayed_cap: int = field(default=0, metadata={"part": ANEW})  # at which their episodes were truncated; 0 = none [steps]
-    next_trial: int = field(default=1, metadata={"part": ANEW})  # SAC phases before theta_sac is tried again
+    next_trial: int = field(default=1, metadata={"part": ANEW})  # SAC phases in all before theta_sac is tried again
     trials_won: int = field(default=0, metadata={"part": ANEW})  # in a row by theta_sac, since it was adopted last
     adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0

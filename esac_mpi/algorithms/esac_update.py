@@ -39,7 +39,7 @@ def update(
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
 
-    resets = adopted and esac.adoption == "tested" and esac.adoption_moments == "reset"
+    resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == ("tested", "reset", "adam")
 
     def work(block: int) -> np.ndarray:
         part = slices[block]

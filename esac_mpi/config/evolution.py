@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Evolution(Table):
     repo: n pairs, 2n episodes (C, as intended)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
-    start_states: Literal["slot", "member"] = "member"
+    start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = "member"
     """Who shares a start state, and the noise on actions: the members of a slot (a mirrored pair), or nobody."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
@@ -85,7 +85,8 @@ class ESAC(Evolution):
     leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
     where it reaches 9357, InvertedDoublePendulum)."""
     adoption: Literal["off", "means", "tested"] = "off"
-    """When theta_es := theta_sac is put in place of the ES step. Another way than winner_pull to carry SAC's skill over; ours.
+    """When theta_es := theta_sac is put in place of the ES step, which winner_pull follows as it follows the step: with 0 of it
+    theta_es is theta_sac itself. Another way than winner_pull to carry SAC's skill over; ours.
     means: where the SAC copies' mean return exceeds that of the members around theta_es. tested: where theta_sac, unperturbed as
     theta_es beside it, has the better episodes by more than twice the standard error of the difference, adoption_wins times in a
     row."""
@@ -97,7 +98,7 @@ class ESAC(Evolution):
     adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
     """Tests in a row that theta_sac must have won to be adopted [tests]. Of 50 tests three are won by chance alone; and after the
     first phases SAC may be ahead of a population that is just setting out."""
-    adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested")] = "reset"
+    adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")] = "reset"
     """What becomes of Adam's moments of theta_es at an adoption."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
     """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
@@ -131,13 +132,13 @@ class ESAC(Evolution):
     """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial."""
     p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
-    amt_clip: NonNegativeFloat = 1e-4
+    amt_clip: Annotated[NonNegativeFloat, OnlyWithOne(sac_phases=True, amt_trigger="interval")] = 1e-4
     """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
     amt_trigger: Literal["phase", "interval"] = "phase"
-    """When sigma is tuned: after each SAC phase (P: line 24), or every amt_interval generations (C)."""
+    """When sigma is tuned: in generations that a SAC phase begins in (P: line 24), or every amt_interval generations (C)."""
     amt_interval: Annotated[PositiveInt, OnlyWith(amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
-    amt_input: Literal["raw", "rank"] = "raw"
+    amt_input: Annotated[Literal["raw", "rank"], OnlyWithOne(sac_phases=True, amt_trigger="interval")] = "raw"
     """What Eq. 6 compares: raw returns (P), or centred ranks, which makes it a constant (C)."""
     amt_scope: Literal["noise", "gradient"] = "noise"
     """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
@@ -148,8 +149,9 @@ class ESAC(Evolution):
     exactly these, and an episode in progress is cut and bootstrapped."""
     phase_timing: Annotated[Literal["interval", "virtual"], OnlyWith(sac_phases=True)] = "interval"
     """interval: a phase may begin every gradient_interval generations and enters learner_lag generations later. virtual: phases
-    follow one another without a break, beside the evaluation; one enters after as many generations as it lasts on a clock of
-    environment steps, on which `workers` ranks evaluate at once and an update costs `update_cost` steps. Ours."""
+    follow one another, without a break where p_sac is 1 (p_sac_annealed = false), beside the evaluation; one enters after as many
+    generations as it lasts on a clock of environment steps, on which `workers` ranks evaluate at once and an update costs
+    `update_cost` steps. Ours."""
     workers: Annotated[PositiveInt, OnlyWith(sac_phases=True, phase_timing="virtual")] = 7
     """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. On fewer or more the bits are equal, and one
     side waits for the other."""
@@ -191,6 +193,10 @@ class ESAC(Evolution):
             yield f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: no slot is perturbed, no ES gradient"
         if self.gradient_members == "centre" and children + copies == have:
             yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
+        if self.adoption == "means" and not copies:
+            yield f"{table}.adoption = means: no slot is a SAC copy; {table}.sac_copies = 1 or more, or another {table}.adoption"
+        if self.adoption == "tested" and not self.sac_phases:
+            yield f"{table}.adoption = tested: a test follows a SAC phase, and {table}.sac_phases = false; {table}.adoption = off"
 
 
 def slots(evolution: Evolution) -> int:

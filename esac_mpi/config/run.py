@@ -33,7 +33,7 @@ class Budget(Table):
     generations: NonNegativeInt = 0
     """Generations [generations]."""
     env_steps: NonNegativeInt = 0
-    """True environment steps of population, learner and evaluation together [steps]."""
+    """True environment steps of all kinds together: population, learner, episodes played again, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
     """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
 
