@@ -183,6 +183,10 @@ def test_what_a_run_costs_that_its_clock_on_8_ranks_ends(tmp_path):
     assert found == estimates.Cost(0.0, pytest.approx(90 * 340.2 / (120.2 / 8 + 220)))
     lagged = replace(a_run(tmp_path, updated(config, {"esac.learner_lag": 5})), clock=clock)
     assert estimates.cost(lagged, SPEEDS).alone == pytest.approx(90 * 340.2 / 220)
+    # 1,000 generations of 1,000 steps by one worker, 200 phases of 1,000 steps, each update as long as 4: beside them, too
+    timed = {"esac.phase_timing": "virtual", "esac.workers": 1, "esac.update_cost": 4.0}
+    virtual = replace(a_run(tmp_path, updated(config, timed)), clock=clock)
+    assert estimates.cost(virtual, SPEEDS).alone == pytest.approx(90 * 340.2 / 220)
     es = configured(algorithm="es", task__id="T-v0", policy__hidden=(32, 32))
     assert estimates.cost(replace(a_run(tmp_path, es), clock=clock), SPEEDS).alone == pytest.approx(720)
 

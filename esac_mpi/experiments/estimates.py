@@ -48,7 +48,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms import ALGORITHMS, esac_phase
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members, updated
 from esac_mpi.config.genetic import TOURNAMENT, elites
@@ -314,7 +314,8 @@ def workers(config: Config) -> int:
 def clocked(whole: Cost, planned: Planned) -> Cost:
     """Return what a run costs here, on one core, that its computed clock ends, given what one to the end of a budget costs."""
     assert planned.clock is not None
-    ranks, beside = planned.clock.ranks, getattr(table_of(planned.config), "learner_lag", 0) > 0 and planned.clock.ranks > 1
+    ranks, options = planned.clock.ranks, table_of(planned.config)
+    beside = ranks > 1 and hasattr(options, "phase_timing") and esac_phase.beside(options)
     lasts = max(whole.shared / (ranks - 1), whole.alone) if beside else whole.lasts(ranks)
     return Cost(0.0, planned.clock.seconds * whole.whole / lasts)
 
