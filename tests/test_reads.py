@@ -17,7 +17,7 @@ from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
 
 QUICKSTART = ROOT / "configs/quickstart.toml"
-SHIPPED = [QUICKSTART, *sorted(path for name in ("esac", "aes_rl") for path in (ROOT / "configs" / name).glob("*.toml"))]
+SHIPPED = [QUICKSTART, *sorted(path for name in ("esac", "aes_rl", "tuned") for path in (ROOT / "configs" / name).glob("*.toml"))]
 BASE = {
     "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
