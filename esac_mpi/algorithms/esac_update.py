@@ -34,12 +34,12 @@ def update(
 ) -> Row:
     """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
 
-    adopted: theta_sac in place of the step. A child that has no winner is zeros; new_population gives its slot theta_es.
+    adopted: theta_sac in place of step and pull, so that theta_es is the policy that won. A child that has no winner is zeros; new_population gives its slot theta_es.
     """
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
 
-    resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == ("tested", "reset", "adam")
+    moments = esac.adoption_moments if adopted and (esac.adoption, esac.optimiser) == ("tested", "adam") else "kept"
 
     def work(block: int) -> np.ndarray:
         part = slices[block]
@@ -47,10 +47,12 @@ def update(
         total, mean_winner, rebuilt = over_slots(params, state, k, block, part, sigmas, gradient, winners)
         total /= np.float32(gradient.members * state.sigma)
         step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from)
-        if resets:
-            state.adam_m[part] = state.adam_v[part] = 0
+        if moments != "kept":
+            state.adam_m[part] = 0
+        if moments == "reset":
+            state.adam_v[part] = 0
         new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
-        if esac.winner_pull and winners.size:
+        if esac.winner_pull and winners.size and not adopted:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
         for child, rows in enumerate(taken):  # line 26
             exchanged = exchanged_parameters(params, k, child, block, part, rows)
@@ -62,7 +64,7 @@ def update(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         sums = world.over_blocks(work, len(slices), 7, checksum=True)
     strategy.check_finite(k, sums[-1])
-    if resets:
+    if moments == "reset":
         state.adam_from = k
     return moved(sums)
 

@@ -85,8 +85,8 @@ class ESAC(Evolution):
     leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
     where it reaches 9357, InvertedDoublePendulum)."""
     adoption: Literal["off", "means", "tested"] = "off"
-    """When theta_es := theta_sac is put in place of the ES step, which winner_pull follows as it follows the step: with 0 of it
-    theta_es is theta_sac itself. Another way than winner_pull to carry SAC's skill over; ours.
+    """When theta_es := theta_sac is put in place of the ES step, and of the pull after it. Another way than winner_pull to carry
+    SAC's skill over; ours.
     means: where the SAC copies' mean return exceeds that of the members around theta_es. tested: where theta_sac, unperturbed as
     theta_es beside it, has the better episodes by more than twice the standard error of the difference, adoption_wins times in a
     row."""
@@ -98,8 +98,9 @@ class ESAC(Evolution):
     adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
     """Tests in a row that theta_sac must have won to be adopted [tests]. Of 50 tests three are won by chance alone; and after the
     first phases SAC may be ahead of a population that is just setting out."""
-    adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")] = "reset"
-    """What becomes of Adam's moments of theta_es at an adoption."""
+    adoption_moments: Annotated[Literal["kept", "first_reset", "reset"], OnlyWith(adoption="tested", optimiser="adam")] = "reset"
+    """What becomes of Adam's moments of theta_es at an adoption: kept; the first, a direction at another place, 0 and the second kept;
+    or both 0, with which Adam's first steps have the whole learning rate in every direction."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
     """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
     hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
