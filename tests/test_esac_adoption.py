@@ -68,7 +68,7 @@ def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(
         assert row["update_norm"] == row["distance_to_sac"]
 
 
-@pytest.mark.parametrize("moments", ["reset", "first_reset", "kept"])
+@pytest.mark.parametrize("moments", ["reset", "kept"])
 def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
     params, state, _ = make(world, **TESTED, **EACH, esac__adoption_moments=moments, esac__adoption_interval=9)
     learner, env, m, v = Teacher(going(2.0)), Upwards(), np.zeros(LAYOUT.d), np.zeros(LAYOUT.d)
@@ -83,8 +83,7 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
         assert row["adopted"] == (k == 2)
         if k == 2:
             np.testing.assert_array_equal(state.theta_es, going(2.0))
-            m *= moments == "kept"
-            v *= moments != "reset"
+            m, v = m * (moments == "kept"), v * (moments == "kept")
         else:
             np.testing.assert_allclose(state.theta_es, theta + step, atol=2e-6)
         np.testing.assert_allclose(state.adam_m, m, atol=1e-6)
@@ -93,7 +92,7 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
 
 
 def test_the_first_step_after_a_reset_is_the_learning_rate_in_every_direction(world):
-    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_interval=9)
+    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_interval=9, esac__adoption_moments="reset")
     learner, env = Teacher(going(2.0)), Upwards()
     for _ in range(2):
         advance(world, params, state, env, learner=learner)

@@ -39,7 +39,7 @@ def update(
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
 
-    moments = esac.adoption_moments if adopted and (esac.adoption, esac.optimiser) == ("tested", "adam") else "kept"
+    resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == ("tested", "reset", "adam")
 
     def work(block: int) -> np.ndarray:
         part = slices[block]
@@ -47,10 +47,8 @@ def update(
         total, mean_winner, rebuilt = over_slots(params, state, k, block, part, sigmas, gradient, winners)
         total /= np.float32(gradient.members * state.sigma)
         step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from)
-        if moments != "kept":
-            state.adam_m[part] = 0
-        if moments == "reset":
-            state.adam_v[part] = 0
+        if resets:
+            state.adam_m[part] = state.adam_v[part] = 0
         new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
         if esac.winner_pull and winners.size and not adopted:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
@@ -64,7 +62,7 @@ def update(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         sums = world.over_blocks(work, len(slices), 7, checksum=True)
     strategy.check_finite(k, sums[-1])
-    if moments == "reset":
+    if resets:
         state.adam_from = k
     return moved(sums)
 
