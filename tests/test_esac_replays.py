@@ -1,5 +1,7 @@
 """Members' episodes that a SAC phase plays again: which, that they are the same to the bit, and what is said where not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, make
@@ -103,6 +105,44 @@ def test_what_is_played_again_are_the_members_transitions_and_their_returns(worl
     assert start.counters.env_steps_replayed == len(expected)
     assert start.counters.env_steps_learner == len(learner.phases) * esac.sac_min_steps
     assert start.replayed_theta.shape == ((0 if timing == "after" else min(esac.replayed_members, 10)), LAYOUT.d)
+
+
+class Paid(Teacher):
+    """A teacher whose own episodes have a return."""
+
+    paid = np.nan
+
+    def begin(self, *arguments):
+        phase = yield from super().begin(*arguments)
+        return replace(phase, episodic_return=self.paid)
+
+
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was_in_its_last_phase(world, timing):
+    def generations(paid):
+        params, start, env, _ = prepared(world, **TIMINGS[timing], replayed="better", replayed_members=3)
+        learner = Paid(np.full(LAYOUT.d, 0.01, np.float32))
+        learner.replay = Replay(5000, 3, 3, 1000)
+        found = {}
+        for k in range(1, 9):
+            learner.paid, before, phases = paid, start.learner_return, start.counters.learner_phases
+            row = advance(world, params, start, env, learner=learner)
+            found[k] = np.sort(row["fitness"])[-3:]
+            if start.counters.learner_phases > phases:
+                assert start.learner_return == (paid if np.isfinite(paid) else before)
+        world.end_background()
+        return learner, start, found
+
+    learner, start, found = generations(np.nan)  # no whole episode in any phase: the winners
+    assert start.learner_return == -np.inf
+    assert learner.replay.added == 10 * 3 * len(learner.phases)
+    middle = float(np.mean(found[learner.phases[2]][1:]))  # better than two of the three
+    learner, start, again = generations(middle)
+    assert [again[k].tolist() for k in again] == [found[k].tolist() for k in found]
+    late = 1 if timing == "after" else 2  # phases that knew none; beside, one is chosen before that which ends then has entered
+    counts = [3 if i < late else int((found[k] > middle).sum()) for i, k in enumerate(learner.phases)]
+    assert {1, 2} & {*counts}
+    assert learner.replay.added == 10 * sum(counts) == start.counters.env_steps_replayed
 
 
 class Rich(Fragile):

@@ -187,6 +187,7 @@ NEW = (
     "phase_left",
     "next_trial",
     "trials_won",
+    "learner_return",
     "adam_from",
     "_sums",
 )  # and their datasets

@@ -133,7 +133,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         (["--algorithm", "ppo", "--policy.output", "clip"], "--policy.output: algorithm = ppo does not read it"),
         (["--esac.noise_table_size", "9"], "--esac.noise_table_size: read only with esac.noise = table"),
         (["--esac.sac_phases", "false", "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
-        (["--esac.replayed_members", "3"], "--esac.replayed_members: read only with esac.replayed = winners or sample"),
+        (["--esac.replayed_members", "3"], "--esac.replayed_members: read only with esac.replayed = winners or better or sample"),
         (["--esac.workers", "3"], "--esac.workers: read only with esac.phase_timing = virtual"),
         (["--esac.reading", "paper", "--esac.start_states", "slot"], "read only with esac.sampling = mirrored or repo"),
         (["--esac.sac_phases", "false", "--esac.amt_clip", "0.1"], "with esac.sac_phases = true or esac.amt_trigger = interval"),

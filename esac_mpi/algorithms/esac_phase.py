@@ -102,8 +102,10 @@ def probability(esac: configuration.ESAC, k: int) -> float:
 def choose(params: Params, state: State, k: int, found: Population, world: World) -> Again:
     """Return what a phase of generation k plays again; only members with a finite return."""
     esac, fitness = params.config.esac, found.fitness
-    if esac.replayed == "winners":
+    if esac.replayed != "sample":
         members = evolution.select_winners(fitness, replays(esac))
+        if esac.replayed == "better":
+            members = members[fitness[members] > state.learner_return]
     else:
         drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][: replays(esac)]

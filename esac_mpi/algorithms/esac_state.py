@@ -1,5 +1,6 @@
 """ESAC's State, and whose child each slot of its population is."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,6 +52,9 @@ class State:
     )
     replayed_cap: int = field(default=0, metadata={"part": ANEW})  # at which their episodes were truncated; 0 = none [steps]
     next_trial: int = field(default=1, metadata={"part": ANEW})  # SAC phases in all before theta_sac is tried again
+    learner_return: float = field(  # mean of the learner's own whole episodes in the last phase that had one
+        default=-math.inf, metadata={"part": ANEW}
+    )
     trials_won: int = field(default=0, metadata={"part": ANEW})  # in a row by theta_sac, since it was adopted last
     adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0

@@ -34,7 +34,8 @@ def update(
 ) -> Row:
     """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
 
-    adopted: theta_sac in place of step and pull, so that theta_es is the policy that won. A child that has no winner is zeros; new_population gives its slot theta_es.
+    adopted: theta_sac in place of step and pull, so that theta_es is the policy that won. A child that has no winner is zeros;
+    new_population gives its slot theta_es.
     """
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]

@@ -158,11 +158,12 @@ class ESAC(Evolution):
     side waits for the other."""
     update_cost: Annotated[NonNegativeFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = 30.0
     """How long a gradient update takes, for phase_timing = virtual [environment steps]."""
-    replayed: Annotated[Literal["none", "winners", "sample"], OnlyWith(sac_phases=True)] = "none"
+    replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "none"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
-    begins in; or some of them by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds
+    begins in; those of them whose return is better than the mean of the learner's own episodes in the last phase that entered;
+    or some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds
     each return against the one that was gathered."""
-    replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "sample"))] = 2
+    replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))] = 2
     """Members whose episodes a phase plays again [members]. Beside the evaluation their parameters are kept until it enters, 4 d
     bytes each."""
 

@@ -44,7 +44,7 @@ ESAC = [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES]
 PARTS = {
     "ES": ["--algorithm=es", *(f"--es.{option}" for option in EVOLUTION), *COMMON],
     "ESAC": [*ESAC, *INTERVAL, *CARRIED],
-    "ESAC beside": [*ESAC, *INTERVAL, f"--esac.learner_lag={LAG}", "--esac.replayed=winners"],
+    "ESAC beside": [*ESAC, *INTERVAL, f"--esac.learner_lag={LAG}", "--esac.replayed=better"],
     "ESAC virtual": [*ESAC, *TIMED, *CARRIED],
     "PDERL": ["--algorithm=pderl", *(f"--erl.{option}" for option in (*FORM, *LEARNED)), *COMMON],
 }
