@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from clocked_runs import ROWS, erl_run_of, run_of
+from clocked_runs import FOUR, ROWS, erl_run_of, run_of
 from toy_experiments import TOY, write
 
 from esac_mpi.analysis.clock import Core, Machine, computed, grid
@@ -35,8 +35,21 @@ def test_a_learner_without_a_population_is_brought_by_its_updates_alone(tmp_path
     rows = [((), False, (5.0, 3.0, updates), (0.5, 0.5)) for updates in (0, 300, 600)]
     run = run_of(tmp_path / "a", [((np.nan,) * 4, *row[1:]) for row in rows])
     run.columns["metrics/env_steps_population"][:] = 0
-    # with 0.01 s an update, 3 s of updates are 3 and 6 s: factors 1 and 2, and 1.5, the run's, where there were none
-    np.testing.assert_allclose(np.diff(computed(run, Machine(1, core=Core(7.0, 0.01))), prepend=0), np.multiply(6.6, [1.5, 1, 2]))
+    # with 0.01 s an update, 3 s of updates are 3 and 6 s; 900 updates 9 s in place of 6: all else 1.5 times as long
+    np.testing.assert_allclose(
+        np.diff(computed(run, Machine(1, core=Core(7.0, 0.01))), prepend=0), [6.6 * 1.5, 3.6 * 1.5 + 3, 3.6 * 1.5 + 6]
+    )
+
+
+def test_a_pause_of_a_thousand_seconds_within_a_phase_counts_for_less_than_two_generations(tmp_path):
+    rows = [(FOUR, True, (5.0, 3.0, 300), (0.5, 0.5))] * 40
+    run = run_of(tmp_path / "a", rows)
+    before = computed(run, Machine(8, core=OWN))
+    for name in ("phase", "learn"):
+        run.columns[f"timing/seconds_{name}"][20] += 1000.0  # of which the process had a core for none
+    run.columns["timing/wall_seconds"][20:] += 1000.0
+    more = computed(run, Machine(8, core=OWN)) - before
+    assert 0 <= more[-1] < 2 * 10.6  # what it had of the core, and what it makes of the run's pace
 
 
 def test_work_of_other_kinds_has_no_clock_on_a_core(tmp_path):

@@ -1,9 +1,9 @@
 """A core to whose speed the times of a run are brought, so that runs made at other times, or beside other work, can be compared.
 
 Processor time leaves out that a run had no core, not that the core was slow: other work takes caches and the other thread of
-a core, and the same updates then cost up to twice as much. What a run did is counted, to the step and the update. So a
-generation's times are multiplied by what its steps would take on this core over what they took on its own, and those of
-a learner's phase by the same of its updates. Proportions within a generation, or a phase, stay as they were recorded.
+a core, and the same updates then cost up to twice as much. What a run did is counted, to the step and the update: these take what
+they take on this core, whatever they took. All else of the run is multiplied by what its counted work takes here over what it
+took there.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,22 @@ class Core:
     update: float  # of the learner [s]; 0 = it has none
 
 
-def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by what to multiply each generation's times, and those of the phase that entered in it, both [generations].
+@dataclass(frozen=True)
+class Pace:
+    """By what to multiply times that were recorded."""
 
-    used: core seconds of the population [generations]; share: of a generation's time in which a core was there. Raises Unusable.
+    counted: np.ndarray  # of what was counted in a generation [generations]
+    rest: float  # of all else
+
+
+AS_RECORDED = Pace(np.ones(1), 1.0)
+
+
+def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tuple[Pace, Pace]:
+    """Return the pace of a run's population, counted by its steps, and of its learner, by its updates. Raises Unusable.
+
+    used: core seconds of the population [generations]; share: of a generation's time in which a core was there. Of a run without
+    a population both are the learner's.
     """
     columns = run.columns
     if {"timing/task_busy", "timing/offspring_seconds"} & set(columns) or hasattr(run.config.own, "trained_fraction"):
@@ -39,11 +51,8 @@ def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tup
     return (pace(steps, used, core.step) if steps.any() else learner), learner
 
 
-def pace(counted: np.ndarray, lasted: np.ndarray, each: float) -> np.ndarray:
-    """Return what so much work would take, of `each` seconds, over what it took: of a generation, else of all of them.
-
-    counted, lasted: of every generation [generations]. Where nothing was counted it is 1.
-    """
+def pace(counted: np.ndarray, lasted: np.ndarray, each: float) -> Pace:
+    """Return the pace of work that takes `each` seconds a piece, from how much was done and how long it lasted [generations]."""
     there = (counted > 0) & (lasted > 0)
-    whole = counted[there].sum() * each / lasted[there].sum() if there.any() else 1.0
-    return np.divide(counted * each, lasted, out=np.full(len(counted), whole), where=there)
+    rest = float(counted[there].sum() * each / lasted[there].sum()) if there.any() else 1.0
+    return Pace(np.divide(counted * each, lasted, out=np.full(len(counted), rest), where=there), rest)

@@ -18,7 +18,7 @@ import numpy as np
 from esac_mpi import schedule
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import recorded_tasks
-from esac_mpi.analysis.clock.core import Core, paces
+from esac_mpi.analysis.clock.core import AS_RECORDED, Core, paces
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.clock.generations import NOTHING, Generation, ticks
@@ -112,7 +112,7 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
 def times(run: RunFiles, core: Core | None = None) -> Parts:
     """Return the parts of every generation but the phase, as `Generation` has them; evaluation is nan where there was none.
 
-    of_phase: by what to multiply the time of a phase that entered in it.
+    updating, of_phase: by what to multiply the time of the updates of a phase that entered in it, and of all else of that.
     """
     ranks, total, most, _ = busy(run)
     if len(ranks) != run.generation:
@@ -131,10 +131,11 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
     rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
-    pace, of_phase = paces(run, core, np.nansum(members, axis=1) * share, share) if core else (1.0, 1.0)
-    share, of_phase = share * pace, share * of_phase
+    own, learner = paces(run, core, np.nansum(members, axis=1) * share, share) if core else (AS_RECORDED, AS_RECORDED)
+    stepping, updating, of_phase = (share * factor for factor in (own.counted, learner.counted, learner.rest))
+    share = share * own.rest
     return {
-        "members": members * share[:, None],
+        "members": members * stepping[:, None],
         "expected": expected,
         "record": part["record"] * share,
         "serial": (rest.clip(0) + part["plan"]) * share,
@@ -142,6 +143,7 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
         "offspring_expected": born_expected,
         "update": part["update"] * share / update_share(run, ranks),
         "evaluation": evaluation * share[:, None],
+        "updating": updating,
         "of_phase": of_phase,
     }
 
@@ -209,14 +211,15 @@ def phases(run: RunFiles, parts: Parts, rate: float) -> tuple[np.ndarray, np.nda
 
 def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     """Return the time of the phase that entered in each generation, nan where none did [generations] [s]. Raises Unusable."""
-    lasted = phase_seconds(run) * parts["of_phase"]
-    if not rate or not np.isfinite(lasted).any():
+    lasted, updating = phase_seconds(run), run.columns.get("timing/seconds_updates")
+    if not np.isfinite(lasted).any():
         return lasted
-    updating = run.columns.get("timing/seconds_updates")
     if updating is None or (np.isnan(updating) & np.isfinite(lasted)).any():
-        raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
+        if rate:
+            raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
+        return lasted * parts["of_phase"]
     made = np.diff(run.columns["metrics/gradient_updates"], prepend=0)
-    return lasted - updating * parts["of_phase"] + made / rate
+    return (lasted - updating) * parts["of_phase"] + (made / rate if rate else updating * parts["updating"])
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:
