@@ -100,7 +100,7 @@ class ESAC(Evolution):
     first phases SAC may be ahead of a population that is just setting out."""
     adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")] = "kept"
     """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the whole learning rate in every
-    direction (0.76 in norm where 0.17 is usual), and leave the adopted policy (HalfCheetah)."""
+    direction (0.76 in norm where 0.15 to 0.18 are usual), and leave the adopted policy (HalfCheetah)."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
     """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
     hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
