@@ -47,7 +47,7 @@ def fresh(tmp_path_factory):
     for name in ("td3", "ddpg"):
         table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
-    more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8]
+    more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8, "--ppo.reward_normalisation", "true"]
     more |= {name: genetic(name) for name in FORMS}
     more |= {name: [*drawn(name), f"--{name}.importance_mixing", "true"] for name in DRAWN}
     more["aes_rl"] = [token for key, value in AES.items() for token in (f"--aes_rl.{key}", value)]

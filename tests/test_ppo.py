@@ -11,6 +11,7 @@ from gymnasium import spaces
 from small_ppo import KINDS, Choice, learner, task
 from stable_baselines3 import PPO
 from stable_baselines3.common.utils import set_random_seed
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from esac_mpi import envs
 from esac_mpi.noise import Purpose, integer
@@ -65,6 +66,27 @@ def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
     assert phase.actor_loss == logged["train/policy_gradient_loss"]
     assert phase.entropy == -logged["train/entropy_loss"]
     assert phase.gradient_updates == 4  # 16 + 16 + 16 + 2 steps
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_rewards_are_divided_as_the_librarys_wrapper_divides_them_and_returns_are_told_plain(kind):
+    """50 steps, in which episodes are truncated, terminate and carry on; the critic's bootstraps are not divided."""
+    made, plain = (learner(kind, gamma=0.9, reward_normalisation=on) for on in (True, False))
+    env = VecNormalize(DummyVecEnv([lambda: Ours(task(kind), 3)]), norm_obs=False, gamma=0.9)
+    shape = {"net_arch": {"pi": [8, 8], "vf": [8, 8]}, "activation_fn": torch.nn.Tanh}
+    seed = integer(0, Purpose.INIT, member=19)
+    library = PPO("MlpPolicy", env, n_steps=50, batch_size=50, gamma=0.9, seed=seed, policy_kwargs=shape, device="cpu")
+    _, callback = library._setup_learn(50)
+    set_random_seed(integer(0, Purpose.LEARNER, 3, 0))
+    library.collect_rollouts(library.env, callback, library.rollout_buffer, 50)
+    phase, same = (one.phase(task(kind), 3, 0, 50) for one in (made, plain))
+    ours, theirs = made._model.rollout_buffer, library.rollout_buffer
+    assert np.array_equal(ours.actions.ravel(), theirs.actions.ravel())
+    for name in ("rewards", "advantages", "returns"):
+        assert getattr(ours, name).ravel() == pytest.approx(getattr(theirs, name).ravel(), rel=1e-5, abs=1e-6), name
+    spread = library.env.ret_rms
+    assert made.arrays()["reward_spread"] == pytest.approx([spread.mean, spread.var, spread.count])
+    assert phase.episodic_return == same.episodic_return
 
 
 @pytest.mark.parametrize("terminate", [True, False])

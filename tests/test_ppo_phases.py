@@ -72,6 +72,21 @@ def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(k
     assert not np.array_equal(elsewhere.theta, straight.theta)
 
 
+def test_the_scale_of_rewards_and_the_episode_that_enters_it_go_on_after_a_restart():
+    """From the middle of an episode, whose discounted sum so far is found by playing it again."""
+    straight, saved, env = learner(reward_normalisation=True), {}, task("continuous")
+    for k in (1, 2):
+        saved = straight.arrays()
+        straight.phase(env, k, 0, 47)
+    assert len(saved["episode_actions"]) == 7
+    assert saved["reward_spread"][2] == pytest.approx(47 + 1e-4)  # a step each, and what the library begins with
+    resumed = learner(seed=0, reward_normalisation=True)
+    resumed.load(saved)
+    assert same(resumed.arrays(), saved)
+    resumed.phase(task("continuous"), 2, 0, 47)
+    assert same(resumed.arrays(), straight.arrays())
+
+
 class Short(Line):
     """End after three steps."""
 

@@ -40,7 +40,11 @@ class PPO(Table):
     """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
     observation_normalisation: bool = False
     """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
-    deviations. B: off, by a wrapper (VecNormalize, of rewards too), which its zoo has on for MuJoCo; S: off."""
+    deviations. B: off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
+    reward_normalisation: bool = False
+    """Divide rewards by the running standard deviation of their discounted sums, cut to +-10: as large returns are, the critic's
+    error takes what max_grad_norm leaves of the gradient. Returns that are told are of plain rewards. B: off, by a wrapper
+    (VecNormalize), which its zoo has on for MuJoCo; S: off."""
     action: Literal["categorical", "gaussian_argmax"] = "categorical"
     """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
     the ESAC authors' notebooks do."""

@@ -20,8 +20,7 @@ Where this differs from running that library alone, or leaves a choice:
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import stable_baselines3
@@ -35,6 +34,7 @@ from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
 from esac_mpi.learners import LearnerNotFinite, Start, base, gpu, training
 from esac_mpi.learners.network import assign
+from esac_mpi.learners.ppo_rollout import Episode, RewardScale, Row
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policy import Layout, Normaliser, count_in
@@ -43,28 +43,6 @@ WEIGHTS = 19  # which network initial weights are drawn for
 LOGIT_SCALE = 2.0**-16
 SAMPLING, SHUFFLING = 0, 1  # members of a phase's address
 LOSSES = {"critic_loss": "value_loss", "actor_loss": "policy_gradient_loss", "entropy": "entropy_loss"}  # Phase's name: SB3's
-
-
-class Row(NamedTuple):
-    """A step of a rollout, as the library's buffer takes it, and as it was for one environment."""
-
-    observation: np.ndarray  # float32 [1, o]
-    action: np.ndarray  # [1, a], or [1, 1] the choice
-    reward: float
-    start: bool  # whether it is the first of its episode
-    value: torch.Tensor  # [1, 1]
-    log_prob: torch.Tensor  # [1]
-
-
-@dataclass
-class Episode:
-    """The episode in progress: what it is a function of, and where it stands in `env`."""
-
-    seed: int
-    env: Env | None = None  # None: it is yet to be played again
-    actions: list[np.ndarray] = field(default_factory=list)  # float32 [a] each, as `transition` took them
-    observation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # float32 [o]
-    episodic_return: float = 0.0
 
 
 class PPO:
@@ -84,6 +62,7 @@ class PPO:
         self.device_name = gpu.named(self.device)
         self.seed, self.options = config.seed, config.ppo
         self.env_steps = 0  # training steps ever
+        self._rewards = RewardScale() if config.ppo.reward_normalisation else None
         self._argmax = discrete and config.ppo.action == "gaussian_argmax"
         self._categorical = discrete and not self._argmax
         self._model = self._made(config, layout)
@@ -185,7 +164,7 @@ class PPO:
         episode = self._episode
         if episode is None or episode.env is env:
             return
-        episode.observation, episode.episodic_return = env.reset(episode.seed), 0.0
+        episode.observation, episode.episodic_return, episode.discounted = env.reset(episode.seed), 0.0, 0.0
         for action in episode.actions:
             answer = transition(env, action)
             if answer is None or answer[2] or answer[3]:
@@ -193,7 +172,7 @@ class PPO:
                 self._episode = None
                 return
             episode.observation, reward, *_ = answer
-            episode.episodic_return += reward
+            episode.earn(reward, self.options.gamma)
             yield False
         episode.env = env
 
@@ -221,7 +200,9 @@ class PPO:
             else:
                 episode.observation, reward, terminated, truncated = answer
                 episode.actions.append(action)
-                episode.episodic_return += reward
+                episode.earn(reward, self.options.gamma)
+                if self._rewards is not None:
+                    reward = self._rewards.divided(reward, episode)
                 if truncated and not terminated:
                     reward = self._bootstrapped(reward, self._value(episode.observation))
                 rows.append(Row(observation, drawn.reshape(1, -1), reward, start, value, log_prob))
@@ -287,6 +268,8 @@ class PPO:
             for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
                 saved[f"{name}_{moment}"] = _flat([optimizer.state[p].get(key, torch.zeros_like(p)) for p in part])
             saved[f"{name}_steps"] = np.array(_steps(optimizer, part))
+        if self._rewards is not None:
+            saved["reward_spread"] = self._rewards.array()
         episode, size = self._episode, self._choices.shape[0]
         saved["episode_seed"] = np.array(-1 if episode is None else episode.seed)
         saved["episode_actions"] = np.array([] if episode is None else episode.actions, np.float32).reshape(-1, size)
@@ -305,6 +288,8 @@ class PPO:
             for i, p in enumerate(part):
                 step = torch.tensor(float(saved[f"{name}_steps"]))
                 optimizer.state[p] = {"step": step, **{key: tensors[i] for key, tensors in moments.items()}}
+        if self._rewards is not None:
+            self._rewards.load(saved["reward_spread"])
         seed, actions = int(saved["episode_seed"]), saved["episode_actions"]
         self._episode = None if seed < 0 else Episode(seed, actions=[action.copy() for action in actions])
         self.env_steps = int(saved["env_steps"])
