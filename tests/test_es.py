@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, noise, rollout
+from esac_mpi import config, evolution, noise, rollout
 from esac_mpi.algorithms import es
 from esac_mpi.comm import World
 from esac_mpi.epsilon import make as make_epsilon
@@ -109,6 +109,22 @@ def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbe
         w = w + 0.001 / (50 * 0.1) * epsilon.T @ ((returns - np.mean(returns)) / np.std(returns))
     np.testing.assert_allclose(state.theta_es[3:], w, atol=1e-4)
     assert np.square(w - Quadratic.SOLUTION).sum() < 1e-3
+
+
+def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
+    """Their Adam descends sum_i (r+ - r-) eps / n, without 1 / sigma, and l2coeff * theta (es_distributed/es.py)."""
+    layout, l2, sigma = Layout((1, 3)), 0.05, 0.2
+    settings = {"es__population_size": 8, "es__sigma": sigma, "es__lr_es": 0.01, "es__weight_decay": l2 / sigma}
+    params, state = make(world, layout, **settings)
+    theta = state.theta_es.copy()
+    m, v = np.zeros_like(theta), np.zeros_like(theta)
+    for k in range(1, 6):
+        row, _ = es.generation(params, state, world, Quadratic())
+        shaped = evolution.centered_ranks(row["fitness"])
+        epsilon = np.array([noise.normal(0, Purpose.MUTATION, k, slot, 0, 6) for slot in range(4)])
+        theirs = ((shaped[0::2] - shaped[1::2]) @ epsilon / 8 - l2 * theta).astype(np.float32)
+        theta += evolution.adam_step(theirs, m, v, k, 0.01)
+        np.testing.assert_allclose(state.theta_es, theta, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("error")

@@ -21,7 +21,8 @@ class Evolution(Table):
     optimiser: Literal["adam", "sgd"] = "adam"
     """Step rule of theta_es. P: 6.1 Adam; sgd is Algorithm 1, line 11, as printed."""
     weight_decay: NonNegativeFloat = 0.0
-    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005."""
+    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005 beside a gradient without
+    1 / sigma, which is 0.005 / sigma here: 0.25 at its sigma of 0.02."""
     sampling: Literal["mirrored", "onesided", "repo"] = "mirrored"
     """mirrored: n/2 pairs (+eps, -eps) sharing a parent (OpenAI-ES); onesided: n eps (P: Algorithm 1);
     repo: n pairs, 2n episodes (C, as intended)."""
