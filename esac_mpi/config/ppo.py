@@ -42,9 +42,9 @@ class PPO(Table):
     """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
     deviations. B: off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
     reward_normalisation: bool = False
-    """Divide rewards by the running standard deviation of their discounted sums, cut to +-10: as large returns are, the critic's
-    error takes what max_grad_norm leaves of the gradient. Returns that are told are of plain rewards. B: off, by a wrapper
-    (VecNormalize), which its zoo has on for MuJoCo; S: off."""
+    """Divide rewards by the running standard deviation of their discounted sums, and cut them to +-10: where returns are large,
+    the critic's error else takes nearly all of a gradient that is cut to max_grad_norm. Returns of episodes are told plain. B:
+    off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
     action: Literal["categorical", "gaussian_argmax"] = "categorical"
     """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
     the ESAC authors' notebooks do."""

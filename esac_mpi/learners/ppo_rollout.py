@@ -47,7 +47,7 @@ class RewardScale:
         self._spread = RunningMeanStd()
 
     def divided(self, reward: float, episode: Episode) -> float:
-        """Return a reward divided by the scale, which the episode that earned it enters first; in [-10, 10]."""
+        """Return the reward of an episode's newest step over the scale, of which that step is part; in [-10, 10]."""
         self._spread.update(np.array([episode.discounted]))
         return float(np.clip(reward / np.sqrt(self._spread.var + LEAST), -MOST, MOST))
 
