@@ -1,15 +1,20 @@
 """AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, run
 from whole_runs import assert_same_run, killed_at, summary
 
-from esac_mpi.algorithms.aes_work import TIMES
+from esac_mpi.algorithms.aes_driver import Driver
+from esac_mpi.algorithms.aes_state import COLUMNS
+from esac_mpi.algorithms.aes_work import TIMES, Result
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.timeline import idle_share
+from esac_mpi.config import AESRL
+from esac_mpi.counters import Counters
 from esac_mpi.record import Run
 
 SMALL = [
@@ -77,6 +82,22 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, alone)
     said, probe = summary(tmp_path / "run"), Run.open(tmp_path / "run").provenance["probe_steps"]
     in_flight = counted - probe - sum(said["env_steps"].values())
     assert 0 <= in_flight <= 3 * (1 + 2) * 30  # at most a task of each worker is begun and not told
+
+
+def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
+    """Worker 0's was trained, and drawn from an old mean: what the others' tasks said of a newer one stands when it comes."""
+    aes = AESRL(workers=3, relative_baseline=100.0, start_steps=0)
+    state = SimpleNamespace(
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, mean_told=0,
+        task_told=np.array([2, 7, 7, 0]), task_updates=np.zeros(4, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=9, time=5,
+    )  # fmt: skip
+    driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
+    for worker, fitness, means in ((1, 110.0, [100.0, 120.0]), (0, 60.0, [10.0, 10.0]), (2, 130.0, [130.0, 130.0])):
+        result = Result(fitness, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), 8, 0, 0.0)
+        Driver._arrived(driver, SimpleNamespace(worker=worker), result)
+    p, mean_return = (state.row[:3, COLUMNS.index(name)].tolist() for name in ("p", "mean_return"))
+    assert mean_return == [110.0, 110.0, 130.0]
+    assert p == pytest.approx([0.5, 50 / 150, 0.5])  # (100 + 60 - 110) / (100 + that); by its own mean's return 150 / 250
 
 
 def test_bad_rules_are_refused(capsys):

@@ -40,7 +40,7 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
     together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = Run.open(tmp_path / "straight").columns
-    assert rows["metrics/trained"].tolist() == [0, *([1] * 5)]
+    assert rows["metrics/trained"].tolist() == [0, critic == "serial", *([1] * 4)]  # a parallel critic is taught a generation ahead
     assert rows["metrics/gradient_updates"][-1] > 0
     assert rows["metrics/member_updates"][-1] > 0
 
@@ -208,6 +208,17 @@ def test_nothing_is_trained_before_start_steps_or_before_there_is_a_batch(world)
     assert [row["trained"] for row in rows] == [0, 0]
     assert wide.state.counters.learner_phases == wide.state.counters.member_updates == 0
     assert np.isnan(rows[0]["critic_loss"])
+
+
+def test_nobody_learns_from_a_parallel_critic_that_was_not_taught(world):
+    """A generation without gradients, one whose critic is taught while all play as drawn, one that learns from it."""
+    small = made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel", "--cem_rl.start_steps", 1)
+    found = []
+    for _ in range(3):
+        row = small.generation()
+        counters = small.state.counters
+        found.append((row["trained"], counters.gradient_updates > 0, counters.member_updates > 0))
+    assert found == [(0, False, False), (0, True, False), (1, True, True)]
 
 
 def test_a_ring_smaller_than_a_generation_has_the_newest_transitions(world):

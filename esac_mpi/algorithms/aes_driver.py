@@ -144,8 +144,8 @@ class Driver:
     def _arrived(self, task: Task, result: Result) -> None:
         """Move the distribution to or from an individual, and keep what it saw."""
         state, worker = self.state, task.worker
-        if result.mean_returns.size:
-            state.mean_return = float(result.mean_returns.mean())
+        if state.task_told[worker] >= state.mean_told:  # whoever was trained brings that of an old mean: others know a newer one's
+            state.mean_return, state.mean_told = float(result.mean_returns.mean()), int(state.task_told[worker])
         p = moved(self.params.config.aes_rl, state, result)
         self._keep(result)
         lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0

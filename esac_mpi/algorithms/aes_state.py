@@ -67,7 +67,8 @@ class State:
     ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] their returns
     damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
-    mean_return: float = np.nan  # of the mean, as last known
+    mean_return: float = np.nan  # of the mean, the newest one whose return is known
+    mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
     trained: int = field(default=1, metadata={"part": ANEW})  # individuals given out for training, from 1 (Eq. 3)
     drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn

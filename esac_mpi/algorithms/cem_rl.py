@@ -8,7 +8,8 @@ Where this differs from the public code:
   stays on rank 0, and each actor learns from the critic as its link left it: the same numbers as one after the other, at once.
   Who is not trained is evaluated meanwhile.
 - Under critic = parallel rank 0 teaches the critic for the mean, beside all the rest of a generation, as many updates as the last
-  generation had steps; the public code of AES-RL, without a limit.
+  generation had steps, and all wait for it; the public code of AES-RL, without a limit, and nobody does. Nobody learns there from a
+  critic that was not taught yet.
 - Where it bootstraps after several episodes, time limits are truncations (there: only with one episode an individual).
 The learner is learners/cem.py, an individual's training learners/individuals.py.
 """
@@ -144,8 +145,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     """Make one generation; return its metrics and its timing."""
     cem, k, clock = params.config.cem_rl, state.generation + 1, [world.clock()]
     learns = is_taught(params, state)
+    trains = learns and (cem.critic == "serial" or state.counters.gradient_updates > 0)
     if learns:
-        if cem.critic == "parallel":
+        if cem.critic == "parallel" and trains:
             share_critics(state, world, [learner.critic_vector()] if world.leads else [])
         learning.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
     drawn = play_drawn(params, state, world, env, k)
@@ -155,7 +157,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         phase, _, spent = learning.finish(world)
         share_critics(state, world, learner.taught if world.leads else [])
     clock.append(world.clock())
-    learned, vectors = play_trained(params, state, world, env, k, learns)
+    learned, vectors = play_trained(params, state, world, env, k, trains)
     clock.append(world.clock())
     if learns and cem.critic == "parallel":
         phase, _, spent = learning.finish(world)
@@ -166,7 +168,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = pure.tell(params, cem, state, world, k, fitness, vectors)
     if learns:
         learning.count(phase, state.counters, learner)
-        state.counters.member_updates += individuals(cem)[1] * updates_of_one(params, state)
+        state.counters.member_updates += trains * individuals(cem)[1] * updates_of_one(params, state)
     state.last_steps = int(learned.lengths.sum() + drawn.lengths.sum())
     for found in (learned, drawn):
         remember(state, found, world, learner)
@@ -175,12 +177,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     evaluating, before, training, after, updating = np.diff(clock)  # a serial critic is waited for before, a parallel one after
     seconds = {"seconds_evaluate": evaluating + training, "seconds_learn": before + after, "seconds_update": updating}
     timing = {name: both(name, learned, drawn) for name in drawn.timing}
-    row |= {"fitness": fitness, "length": np.concatenate([learned.lengths, drawn.lengths]), "trained": int(learns)}
+    row |= {"fitness": fitness, "length": np.concatenate([learned.lengths, drawn.lengths]), "trained": int(trains)}
     return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
 
 
 def is_taught(params: Params, state: State) -> bool:
-    """Return whether gradients train individuals of the next generation."""
+    """Return whether the critic has lessons in the next generation; gradients train individuals once it has had some."""
     cem = params.config.cem_rl
     begun = state.counters.env_steps_population >= cem.start_steps and state.transitions >= cem.batch_size
     return begun and individuals(cem)[1] > 0
