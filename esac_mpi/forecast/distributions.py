@@ -16,10 +16,11 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     cem: Any = config.own
     n, episodes = cem.population_size, cem.fitness_episodes
     elites, trained = individuals(cem)
-    steps = n * episodes * pieces.length
+    steps, ahead = n * episodes * pieces.length, int(trained > 0 and cem.critic == "parallel")
     for k in count(1):
         own, due = pieces.members(n, episodes, k), bool(trained) and is_taught(cem, (k - 1) * steps)
-        climbed = round(cem.actor_updates_per_step * steps) * pieces.training if due else 0.0
+        learns = bool(trained) and is_taught(cem, (k - 1 - ahead) * steps)  # from a parallel critic once it was taught
+        climbed = round(cem.actor_updates_per_step * steps) * pieces.training if learns else 0.0
         one = Generation(
             members=own[trained:],
             expected=np.ones(n - trained),
@@ -33,7 +34,7 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
 
 
 def is_taught(cem: Any, played: float) -> bool:
-    """Return whether gradients train individuals of the next generation, after so many steps."""
+    """Return whether the critic has lessons in the next generation, after so many steps."""
     return bool(played >= max(cem.start_steps, cem.batch_size))
 
 
