@@ -146,7 +146,7 @@ def test_rank_based_oldest_by_hand():
     aes = AESRL(mean_rule="rank_oldest", ring_size=3, elite_fraction=0.3, damp=0.1, damp_limit=0.0, damp_tau=0.125, start_steps=0)
     state = SimpleNamespace(
         mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), ring=np.zeros((3, 1), np.float32),
-        ring_fitness=np.zeros(3), damp=0.1, told=0, counters=SimpleNamespace(env_steps_population=0),
+        ring_fitness=np.zeros(3), damp=0.1, told=0, counters=SimpleNamespace(nominal_steps=0),
     )  # fmt: skip
     found = []
     for theta, fitness in ((3.0, 5.0), (6.0, 1.0), (9.0, 2.0), (12.0, 4.0), (15.0, np.nan)):

@@ -116,7 +116,7 @@ def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(tmp_path, monk
             assert started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name) == 0
         rows.append(science(tmp_path / name))
     assert not passed_over
-    assert rows[0]["metrics/env_steps_population"][7] > 60 + 3 * (60 + 5 * 30)  # what there was room for
+    assert rows[0]["metrics/nominal_steps"][7] > 60 + 3 * (60 + 5 * 30)  # what there was room for
     for name, column in rows[0].items():
         for other in rows[1:]:
             np.testing.assert_array_equal(column, other[name], err_msg=name)

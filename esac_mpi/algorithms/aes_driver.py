@@ -113,7 +113,7 @@ class Driver:
     def _teach_if_due(self) -> None:
         """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
         state, aes = self.state, self.params.config.aes_rl
-        steps = state.counters.env_steps_population
+        steps = state.counters.nominal_steps
         due = steps >= aes.start_steps and steps - state.counters.gradient_updates >= aes.critic_chunk
         if state.task_number[-1] != IDLE or not due or state.transitions < aes.batch_size:
             return
@@ -144,7 +144,7 @@ class Driver:
     def _arrived(self, task: Task, result: Result) -> None:
         """Move the distribution to or from an individual, and keep what it saw."""
         state, worker = self.state, task.worker
-        if state.task_told[worker] >= state.mean_told:  # whoever was trained brings that of an old mean: others know a newer one's
+        if state.task_told[worker] >= state.mean_told:  # of an older mean it is where it was trained for long
             state.mean_return, state.mean_told = float(result.mean_returns.mean()), int(state.task_told[worker])
         p = moved(self.params.config.aes_rl, state, result)
         self._keep(result)
@@ -167,7 +167,6 @@ class Driver:
         self.learner.replay.advance(count)
         state.lengths[:] = np.append(state.lengths[1:], result.length)
         counters = state.counters
-        counters.env_steps_population += result.length
-        counters.env_steps_evaluation += result.mean_length
+        counters.env_steps_population += result.length + result.mean_length  # both decide what becomes of the mean
         counters.nominal_steps += result.length
         counters.unstable_episodes += result.unstable

@@ -10,7 +10,7 @@ from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
 
 def moved(aes: AESRL, state: State, result: Result) -> float:
     """Move the distribution to or from an individual; return how far the mean moved to it. Before `start_steps` all stays."""
-    moves = state.counters.env_steps_population >= aes.start_steps
+    moves = state.counters.nominal_steps >= aes.start_steps
     return by_rank(aes, state, result, moves) if aes.mean_rule == "rank_oldest" else by_return(aes, state, result, moves)
 
 

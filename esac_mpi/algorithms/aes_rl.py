@@ -13,8 +13,8 @@ from the order in which results were told, and from nothing else: the rows have 
 results are told in it is the same run.
 
 Where this differs from the paper, or from its public code:
-- Its rank plays the mean that there was when an individual was given out (there: when its own episode is over). What it is compared
-  with is the return of the newest mean that is known when it arrives: one that was trained for long comes back with an old one's.
+- An individual's rank plays the mean of the moment when it was given out (there: when its own episode is over). It is compared
+  with the newest mean whose return is known when it arrives: who was trained for long comes back with an old one's.
 - Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by random actions' returns).
 - The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at the turn's start.
 - Rank-based oldest ranks the arrivals before that, too.

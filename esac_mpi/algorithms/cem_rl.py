@@ -8,8 +8,8 @@ Where this differs from the public code:
   stays on rank 0, and each actor learns from the critic as its link left it: the same numbers as one after the other, at once.
   Who is not trained is evaluated meanwhile.
 - Under critic = parallel rank 0 teaches the critic for the mean, beside all the rest of a generation, as many updates as the last
-  generation had steps, and all wait for it; the public code of AES-RL, without a limit, and nobody does. Nobody learns there from a
-  critic that was not taught yet.
+  generation had steps, for which all wait; the public code of AES-RL, without a limit, and nobody waits. Individuals learn from
+  the second of its lessons on (there: at once, from a critic that was not taught).
 - Where it bootstraps after several episodes, time limits are truncations (there: only with one episode an individual).
 The learner is learners/cem.py, an individual's training learners/individuals.py.
 """

@@ -90,7 +90,7 @@ class AESRL(Table):
     rl_share: Fraction = 0.5
     """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
     mean_episodes: PositiveInt = 5
-    """Episodes of the mean by which its return is known anew with each individual [episodes]; counted as evaluation. C: 5."""
+    """Episodes of the mean by which its return is known anew with each individual [episodes]; not of nominal_steps. C: 5."""
     start_steps: NonNegativeInt = 10_000
     """Steps of individuals before any is trained, and before the distribution moves [steps]. C, where it does move."""
     lr_actor: PositiveFloat = 1e-3
