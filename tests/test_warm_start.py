@@ -30,7 +30,7 @@ def test_the_same_algorithm_takes_all_of_its_state(sources, tmp_path, algorithm)
     after, start = first(tmp_path / "run", *options(algorithm), "--from", source, "--seed", 1)
     anew = {"generation", "expected_length", "next_trial", "trials_won", "learner_return", "adam_from"}
     anew |= {"row", "arrived", "lengths", "critic", "critic_loss"}
-    anew |= {"trained", "drawn", "given", "told", "time", "critic_ended"}
+    anew |= {"trained", "drawn", "given", "told", "mean_told", "time", "critic_ended"}
     names = {n for n in before if n.split("/")[0] in ("state", "learner", "replay_tail")}
     assert any(n.startswith("learner/") for n in names) == (algorithm not in ("es", "cem"))
     for name in sorted(names):
