@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 from clocked_runs import FOUR, ROWS, erl_run_of, run_of
-from toy_experiments import TOY, write
+from toy_experiments import TOY, planned
 
 from esac_mpi.analysis.clock import Core, Machine, computed, grid
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results.rows import rows
-from esac_mpi.experiments import design
 
 OWN = Core(4.0, 0.01)  # what the work of ROWS took: a step of four members 4 s, 300 updates 3 s
 CLOCKED = TOY.replace("seeds = 2", "clock = {ranks = 8, seconds = 9}")
@@ -65,15 +64,12 @@ def test_rows_have_the_clock_of_the_core_on_which_their_runs_are_compared(tmp_pa
     assert found[0][0].clock
 
 
-def planned(tmp_path, text):
-    found = design.experiment(write(tmp_path / "toy.toml", text))
-    return design.runs(found, "smoke", tmp_path)
-
-
 def test_an_experiment_tells_every_run_of_its_core(tmp_path):
     core = "\n[core]\nstep = {cyclic = 20.0}\nupdate = {es = 0}\n"
-    assert {run.clock.machine for run in planned(tmp_path, CLOCKED + core)} == {Machine(8, core=Core(20 * 1e-6, 0.0))}
-    assert {run.clock.machine for run in planned(tmp_path, CLOCKED)} == {Machine(8)}
+    assert {run.clock.machine for run in planned(tmp_path / "toy.toml", CLOCKED + core)} == {
+        Machine(8, core=Core(20 * 1e-6, 0.0))
+    }
+    assert {run.clock.machine for run in planned(tmp_path / "toy.toml", CLOCKED)} == {Machine(8)}
 
 
 @pytest.mark.parametrize(
@@ -93,5 +89,5 @@ def test_an_experiment_tells_every_run_of_its_core(tmp_path):
 )
 def test_a_core_that_is_told_wrongly_is_refused(tmp_path, text, core, message):
     with pytest.raises(Unusable) as raised:
-        planned(tmp_path, f"{text}\n[core]\n{core}\n" if core else text)
+        planned(tmp_path / "toy.toml", f"{text}\n[core]\n{core}\n" if core else text)
     assert message in str(raised.value)

@@ -14,6 +14,14 @@ class Missing(Unusable, ImportError):
     """A library of an extra is not installed."""
 
 
+class Failed(Unusable):
+    """Something that was begun did not come to its end. Exit code 1, or another one."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def damaged(text: str) -> Unusable:
     """Return the complaint about a file that cannot be read. Exit code 65."""
     failure = Unusable(text)
@@ -31,3 +39,8 @@ def some(names: Iterable[object], shown: int = 5) -> str:
     listed = [str(name) for name in names]
     more = len(listed) - shown
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def spanned(ends: Iterable[object]) -> str:
+    """Return "least to most" of these two, or one of them if they read alike."""
+    return " to ".join(dict.fromkeys(map(str, ends)))

@@ -11,18 +11,12 @@ import numpy as np
 
 import esac_mpi
 from esac_mpi import processes
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.params import make_env, make_layout
 from esac_mpi.record import Run, RunFiles
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 INTERVAL = 2  # generations between the measured learner phases
-
-
-class Failed(Unusable):
-    """A program that was to be measured ended otherwise than it should; the message has what it printed. Exit code 1."""
-
-    code = 1
 
 
 def launcher() -> str:
@@ -49,7 +43,7 @@ def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | N
 def launch(ranks: int, program: Sequence[str], *arguments: object, seconds: float | None = None) -> None:
     """Run a Python program on a number of ranks to its end.
 
-    Raises Failed if it fails, or has not ended after so many seconds.
+    Raises Failed with its output if it fails, or has not ended after so many seconds.
     """
     line = [launcher(), "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     code, said = ended(line, seconds)

@@ -25,10 +25,10 @@ from contextlib import closing
 from pathlib import Path
 
 from esac_mpi.analysis.command import ended, parser
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.experiments import design, running
 from esac_mpi.experiments.jobs import submitted
-from esac_mpi.experiments.products import Failed, Recorder, drawn, keep, recorded
+from esac_mpi.experiments.products import Recorder, drawn, keep, recorded
 from esac_mpi.experiments.shown import listing, shown
 
 STOPPED = 75

@@ -7,10 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.experiments import design, estimates
 from esac_mpi.experiments.design import Planned
-from esac_mpi.experiments.products import Failed
 from esac_mpi.experiments.shown import priced
 from esac_mpi.invocation import called
 

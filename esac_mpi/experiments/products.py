@@ -18,14 +18,6 @@ Recorder = Callable[[Path, Recorded, Experiment, str], None]  # see `recorded`
 About = tuple[str, str, str, str, bool, int, rows.Time | None]  # what `rows.rows` takes beside a run
 
 
-class Failed(Unusable):
-    """Something of an experiment did not come to its end, after all else that could be done was."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def drawn(
     found: Experiment, runs: list[Planned], folder: Path, budget: str, recorder: Recorder
 ) -> Generator[object, None, list[str]]:

@@ -8,6 +8,7 @@ from typing import Any
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import as_words
 from esac_mpi.experiments import design, estimates
+from esac_mpi.experiments.cores import Costs
 from esac_mpi.experiments.design import Planned
 
 
@@ -29,7 +30,8 @@ def shown(id: str) -> Iterator[str]:
             wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
         yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
         yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
-    yield from cores(found)
+    if found.costs:
+        yield from core(found.costs)
     yield f"\nestimated from {known.about}\n"
     for name, settings in found.variants.items():
         yield f"{name:<14} {written(settings)}"
@@ -44,11 +46,10 @@ def shown(id: str) -> Iterator[str]:
         yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"
 
 
-def cores(found: design.Experiment) -> Iterator[str]:
-    """Yield what work takes on the core that clocks are computed for, if the experiment says so."""
+def core(costs: Costs) -> Iterator[str]:
+    """Yield what work takes on the core that clocks are computed for."""
     for name, unit in ("step", "us"), ("update", "ms"):
-        if found.costs:
-            yield f"{name} of a core [{unit}]: {', '.join(f'{key} {cost:g}' for key, cost in found.costs[name].items())}"
+        yield f"{name} of a core [{unit}]: {', '.join(f'{key} {cost:g}' for key, cost in costs[name].items())}"
 
 
 def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 
@@ -34,16 +33,12 @@ AS_RECORDED = Pace(np.ones(1), 1.0)
 
 
 def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tuple[Pace, Pace]:
-    """Return the pace of a run's population, counted by its steps, and of its learner, by its updates. Raises Unusable.
+    """Return the pace of a run's population, counted by its steps, and of its learner, by its updates.
 
     used: core seconds of the population [generations]; share: of a generation's time in which a core was there. Of a run without
     a population both are the learner's.
     """
     columns = run.columns
-    if {"timing/task_busy", "timing/offspring_seconds"} & set(columns) or hasattr(run.config.own, "trained_fraction"):
-        raise Unusable(
-            f"{run.path}: {run.config.algorithm} has work beside steps and a learner's updates, which no core is told of"
-        )
     updates = np.diff(columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0)
     updating = np.nan_to_num(columns.get("timing/seconds_updates", np.zeros(run.generation))) * share
     learner = pace(updates, updating, core.update)

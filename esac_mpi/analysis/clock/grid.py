@@ -38,10 +38,9 @@ def texts(run: RunFiles, places: np.ndarray, core: Core | None = None) -> list[s
 
 def clocks(run: RunFiles, core: Core | None = None) -> Times:
     """Return the times of all generations, [ranks, generations] for each rate. Raises Unusable."""
-    if core is None and has_tasks(run):
-        return {rate: swept(run, rate) for rate in (OWN, math.inf, *RATES)}
-    parts = times(run, core)
-    own = swept(run, OWN, core)
+    if has_tasks(run):
+        return {rate: swept(run, rate, core) for rate in (OWN, math.inf, *RATES)}
+    own, parts = swept(run, OWN, core), times(run, core)
     lasted = duration(run, parts, OWN)
     try:
         played = duration(run, parts, math.inf)

@@ -51,7 +51,10 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
 
 def ends(run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None) -> Callable[[Cluster], Iterator[float]]:
     """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable."""
-    if core is None and recorded_tasks.has_tasks(run):
+    if core and (recorded_tasks.has_tasks(run) or bears_offspring(run) or teaches(run)):
+        name = run.config.algorithm
+        raise Unusable(f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of")
+    if recorded_tasks.has_tasks(run):
         share = had_a_core(run)
         found, made = (
             recorded_tasks.recorded(run, share, updates_per_second),
@@ -211,15 +214,15 @@ def phases(run: RunFiles, parts: Parts, rate: float) -> tuple[np.ndarray, np.nda
 
 def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     """Return the time of the phase that entered in each generation, nan where none did [generations] [s]. Raises Unusable."""
-    lasted, updating = phase_seconds(run), run.columns.get("timing/seconds_updates")
-    if not np.isfinite(lasted).any():
-        return lasted
-    if updating is None or (np.isnan(updating) & np.isfinite(lasted)).any():
-        if rate:
-            raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
-        return lasted * parts["of_phase"]
-    made = np.diff(run.columns["metrics/gradient_updates"], prepend=0)
-    return (lasted - updating) * parts["of_phase"] + (made / rate if rate else updating * parts["updating"])
+    lasted = phase_seconds(run)
+    updating = run.columns.get("timing/seconds_updates", np.full(run.generation, np.nan))
+    if not rate:
+        updates = np.nan_to_num(updating) * parts["updating"]
+    elif (np.isnan(updating) & np.isfinite(lasted)).any():
+        raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
+    else:
+        updates = np.diff(run.columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0) / rate
+    return (lasted - np.nan_to_num(updating)) * parts["of_phase"] + updates
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.results import aggregates
 from esac_mpi.analysis.results.aggregates import ALIKE, Estimate, Tasks, estimate
 from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
@@ -62,16 +63,15 @@ def row(v: Verdict) -> list[str]:
 def told(study: Study) -> Iterator[str]:
     """Yield what the aggregate is made of, and what is missing."""
     counts = {len(returns) for task in study.whole for returns in task.returns.values()}
-    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    yield f"Tasks: {len(study.whole)}; runs of a variant on a task: {seeds}."
+    yield f"Tasks: {len(study.whole)}; runs of a variant on a task: {spanned([min(counts), max(counts)])}."
     if study.absent:
         yield f"Not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
     if study.unfinished:
         yield f"Runs without a score yet: {whose(study.unfinished)}."
     if study.short:
-        ends = sorted(run.rows[-1].wall_seconds for run in study.short)
-        when = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (ends[0], ends[-1])))
-        yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, after {when} s."
+        ends = [run.rows[-1].wall_seconds for run in study.short]
+        after = spanned(f"{end:.3g}" for end in (min(ends), max(ends)))
+        yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, after {after} s."
     if study.equal:
         yield (
             f"All runs of all variants are within {ALIKE} of one another on {', '.join(study.equal)}, which tells none from"

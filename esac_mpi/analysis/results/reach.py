@@ -15,7 +15,7 @@ from esac_mpi.analysis.clock import Machine, grid
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.figures import Axes, Figure, headline, looks, matplotlib, plt
 from esac_mpi.analysis.groups import grouped
-from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.messages import Unusable, note, some, spanned
 from esac_mpi.analysis.results import rowfiles
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.rows import rows as rows_of
@@ -133,7 +133,7 @@ def figure(title: str, labels: dict[str, list[Trace]], target: float | None = No
     drawing, axes = plt.subplots(figsize=(6.6, 4.6), layout="constrained")
     draw(axes, found)
     seeds = sorted({len(traces) for traces in labels.values()})
-    many = f"median of {' to '.join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))} seed{'s' * (seeds[-1] > 1)}"
+    many = f"median of {spanned([seeds[0], seeds[-1]])} seed{'s' * (seeds[-1] > 1)}"
     pale = "pale: a second is within 10 %; hatched: runs of another ended before; lines: seconds"
     headline(drawing, f"{title}: who reaches {goal:,g} first{limit}; computed times, {many}; {pale}")
     return drawing

@@ -20,7 +20,7 @@ from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import Unusable, damaged, note, some
 from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.rows import Row
-from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached, values
+from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached
 from esac_mpi.invocation import called
 
 FIELD, AXIS = "better", "wall_seconds"
@@ -139,7 +139,7 @@ def check_names(given: list[str], there: list[str]) -> None:
 def has_score(run: Trace, limit: float) -> bool:
     """Return whether a run was evaluated by then, and has come to the limit or to its own end."""
     there = run.rows[-1].complete or run.rows[-1].wall_seconds >= limit
-    return bool(there and np.isfinite(values([run], AXIS, limit, FIELD)).all())
+    return bool(there and np.isfinite(better(run, limit)))
 
 
 def scores(runs: list[Trace], limit: float, policy: str) -> np.ndarray:

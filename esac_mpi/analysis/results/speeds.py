@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from esac_mpi.analysis.clock import grid
+from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.results.traces import Sections, Trace, clock_of
 from esac_mpi.analysis.tables import markdown
 
@@ -52,7 +53,7 @@ def span(costs: Iterable[Cost]) -> str:
     """Return the least and the most of costs, "-" where there are none."""
     scale = {"ms": 1e3, "us": 1e6}
     shown = [f"{float(f'{c.seconds * scale[c.unit]:.3g}'):,g} {c.unit}" for c in sorted(costs)]
-    return " to ".join(dict.fromkeys([shown[0], shown[-1]])) if shown else "-"
+    return spanned([shown[0], shown[-1]]) if shown else "-"
 
 
 def ratio(costs: list[Cost]) -> float:

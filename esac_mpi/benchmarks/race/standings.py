@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.tables import as_markdown, markdown
 from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.benchmarks.race import field
@@ -156,7 +157,7 @@ class Standings:
         """Return what the table holds."""
         one, every = self.rows[0], [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
-        seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+        seeds = spanned([counts[0], counts[-1]])
         said = (
             f"Seconds from the start of the process to a policy with the return: median of {seeds} seed{'s' * (counts[-1] > 1)} "
             f"(least to most), on {one.cores} core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the "
