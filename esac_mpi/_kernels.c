@@ -236,7 +236,7 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
-enum { INTERFACE = 2 }; /* kernels.py holds a build to it; 1: without layer_norm */
+enum { INTERFACE = 3 }; /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in */
 enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
@@ -656,7 +656,42 @@ static PyTypeObject perceptron_type = {
     .tp_methods = perceptron_methods,
 };
 
+PyDoc_STRVAR(count_in_doc, "count_in(sums, observation): add float32 [o] to float64 [3, o]: count, sum and sum of squares.");
+
+static PyObject *count_in(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    Py_buffer sums, observation;
+    if (n != 2) {
+        PyErr_SetString(PyExc_TypeError, "count_in(sums, observation)");
+        return NULL;
+    }
+    if (vector(args[1], &observation, -1, 0, "observation") < 0)
+        return NULL;
+    const Py_ssize_t size = observation.shape[0];
+    if (PyObject_GetBuffer(args[0], &sums, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND) < 0) {
+        PyBuffer_Release(&observation);
+        return NULL;
+    }
+    const int fits = sums.ndim == 2 && kind_of(sums.format) == 'd' && sums.shape[0] == 3 && sums.shape[1] == size;
+    if (fits) {
+        const float *o = observation.buf;
+        double *const count = sums.buf, *const total = count + size, *const squares = total + size;
+        for (Py_ssize_t i = 0; i < size; i++) { /* a float's square is exact in double, so that fused or not is one */
+            const double x = o[i];
+            count[i] += 1.0;
+            total[i] += x;
+            squares[i] += x * x;
+        }
+    } else {
+        PyErr_Format(PyExc_ValueError, "sums must be float64 [3, %zd]", size);
+    }
+    PyBuffer_Release(&sums);
+    PyBuffer_Release(&observation);
+    return fits ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyMethodDef functions[] = {
+    {"count_in", (PyCFunction)(void (*)(void))count_in, METH_FASTCALL, count_in_doc},
     {"normal", normal, METH_VARARGS, normal_doc},
     {"philox", philox, METH_VARARGS, philox_doc},
     {NULL, NULL, 0, NULL},

@@ -1,10 +1,10 @@
-"""What an evaluating rank spends its time on: addressed normal numbers and the forward pass of a policy.
+"""What an evaluating rank spends its time on: addressed normal numbers, the forward pass of a policy, sums over observations.
 
 Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
-which. The normal numbers are the same bits either way. The forward passes differ in the last bits: the compiled one adds
-the terms of an output in the order of the inputs, after the bias, and leaves out inputs that are zero (so a weight that is
-nan or inf shows only when its input is not zero), and sums over the units of a layer, for its normalisation, in sixteen float32
-parts: every sixteenth unit in order, then the parts in order. numpy's orders are the BLAS library's and its own.
+which. The normal numbers, and the sums over observations, are the same bits either way. The forward passes differ in the last
+bits: the compiled one adds the terms of an output in the order of the inputs, after the bias, and leaves out inputs that are zero
+(so a weight that is nan or inf shows only when its input is not zero), and sums over the units of a layer, for its normalisation,
+in sixteen float32 parts: every sixteenth unit in order, then the parts in order. numpy's orders are the BLAS library's.
 """
 
 import importlib
@@ -19,7 +19,7 @@ import numpy as np
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
-INTERFACE = 2  # what _kernels.c takes and returns
+INTERFACE = 3  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
 LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
@@ -71,6 +71,13 @@ def philox(counter: Sequence[Any], key: tuple[int, int]) -> np.ndarray:
         p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
         c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
     return np.stack([c0, c1, c2, c3]).astype(np.uint32)
+
+
+def numpy_count_in(sums: np.ndarray, observation: np.ndarray) -> None:
+    """Add an observation, float32 [o], to sums, float64 [3, o], in place: count, sum, sum of squares."""
+    sums[0] += 1.0
+    sums[1] += observation
+    sums[2] += np.square(observation, dtype=np.float64)
 
 
 def radii(words: np.ndarray) -> np.ndarray:
@@ -162,6 +169,7 @@ class NumpyPerceptron:
 
 
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
+count_in: Any = numpy_count_in if _kernels is None else getattr(_kernels, "count_in", None)
 
 
 def _saturated(perceptron: Any) -> bytes:

@@ -116,7 +116,7 @@ class Normaliser:
     def of(cls, sums: np.ndarray) -> "Normaliser | None":
         """Return the standardisation by sums over observations, float64 [3, observation]; None where they are over none.
 
-        sums: count, sum and sum of squares, as `count_in` makes them.
+        sums: count, sum and sum of squares, as `kernels.count_in` makes them.
         """
         count, total, squares = sums
         if not count.any():
@@ -132,13 +132,6 @@ class Normaliser:
     def stacked(self) -> np.ndarray:
         """Return [mean, std], float32 [2, observation]."""
         return np.stack([self.mean, self.std])
-
-
-def count_in(sums: np.ndarray, observation: np.ndarray) -> None:
-    """Add an observation [observation] to sums, float64 [3, observation], in place: count, sum, sum of squares."""
-    sums[0] += 1.0
-    sums[1] += observation
-    sums[2] += np.square(observation, dtype=np.float64)
 
 
 class Policy:

@@ -15,9 +15,10 @@ from esac_mpi.config import Evolution
 from esac_mpi.contracts import World
 from esac_mpi.counters import Counters
 from esac_mpi.envs import Env
+from esac_mpi.kernels import count_in
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, Row, make_policy
-from esac_mpi.policy import Normaliser, Policy, count_in
+from esac_mpi.policy import Normaliser, Policy
 from esac_mpi.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, noted, play, playing
 from esac_mpi.transitions import Recorder
 

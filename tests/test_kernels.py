@@ -180,3 +180,32 @@ def test_a_wrong_perceptron_is_refused():
         kernels.Perceptron((3, 2), "relu", "tanh", -one, one)
     with pytest.raises(ValueError, match=r"theta must be float32 \[4\], got format f, 1 dimensions, 20 bytes"):
         kernels.Perceptron((3, 1), "relu", "tanh", -one, one).load(np.zeros(5, np.float32))
+
+
+@compiled
+def test_sums_over_observations_are_numpys_to_the_bit():
+    random = np.random.default_rng(0)
+    seen = (random.standard_normal((500, 7)) * 10.0 ** random.integers(-30, 30, (500, 7))).astype(np.float32)
+    seen[100, 0], seen[300, 1], seen[400, 2] = np.nan, np.inf, 1e-42
+    ours, theirs = np.zeros((3, 7)), np.zeros((3, 7))
+    for observation in seen:
+        kernels.count_in(ours, observation)
+        kernels.numpy_count_in(theirs, observation)
+    assert ours.tobytes() == theirs.tobytes()
+    assert ours[0].tolist() == [500] * 7
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("sums", "observation"),
+    [
+        (np.zeros((3, 2)), np.zeros(3, np.float32)),
+        (np.zeros((2, 3)), np.zeros(3, np.float32)),
+        (np.zeros((3, 3), np.float32), np.zeros(3, np.float32)),
+        (np.zeros((3, 3)), np.zeros(3)),
+        (np.zeros((3, 3)), np.zeros((3, 1), np.float32)),
+    ],
+)
+def test_sums_of_another_shape_or_type_are_refused(sums, observation):
+    with pytest.raises(ValueError, match="must be float"):
+        kernels.count_in(sums, observation)

@@ -18,10 +18,11 @@ from esac_mpi import learners, noise, population, state, turns
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, updated
 from esac_mpi.epsilon import make as make_epsilon
+from esac_mpi.kernels import count_in
 from esac_mpi.learners.batch import Batch
 from esac_mpi.noise import Purpose
 from esac_mpi.params import THETA_SAC, Params, make_policy
-from esac_mpi.policy import Layout, Normaliser, count_in
+from esac_mpi.policy import Layout, Normaliser
 from esac_mpi.rollout import play
 
 # of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0, standard deviations 1 and 0.1, which is the least

@@ -32,12 +32,13 @@ from stable_baselines3.common.utils import set_random_seed
 from esac_mpi import log, turns
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
+from esac_mpi.kernels import count_in
 from esac_mpi.learners import LearnerNotFinite, Start, base, gpu, training
 from esac_mpi.learners.network import assign
 from esac_mpi.learners.ppo_rollout import Episode, RewardScale, Row
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout, Normaliser, count_in
+from esac_mpi.policy import Layout, Normaliser
 
 WEIGHTS = 19  # which network initial weights are drawn for
 LOGIT_SCALE = 2.0**-16

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from esac_mpi.envs import Env, UnstablePhysics, transition
+from esac_mpi.kernels import count_in
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.policy import Layer, Normaliser, count_in
+from esac_mpi.policy import Layer, Normaliser
 
 
 class Streams(NamedTuple):
