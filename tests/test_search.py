@@ -117,11 +117,26 @@ def test_a_task_that_died_before_it_told_of_its_decision_decides_the_same(tmp_pa
         config = study.config(found, seed=100, run_dir=str(study.run_of(number, 100)))
         run = esac_mpi.train(config, callback=lambda row, said=said: said != "complete" and row["generation"] == 4, quiet=True)
         (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
-    journal.again(2)
+    journal.again(2, 100)
     assert work.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "pruned"), (2, "failed")]
     assert "failed twice" in Journal(study).trial(2).why
     assert Run.open(study.run_of(1, 100)).generation == 4
+
+
+def test_each_of_a_trials_runs_may_fail_once(tmp_path):
+    """Of two seeds one has failed once and was begun again, and then the other has for the first time."""
+    study = made(tmp_path, "trials = 1\nseeds = [100, 7]")
+    journal = Journal(study, fresh=True)
+    found = journal.values(journal.begin())
+    journal.again(0, 100)
+    for seed, said in ((100, "complete"), (7, "failed")):
+        config = study.config(found, seed=seed, run_dir=str(study.run_of(0, seed)))
+        run = esac_mpi.train(config, callback=lambda row, said=said: said == "failed" and row["generation"] == 4, quiet=True)
+        (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
+    assert work.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "complete")]
+    assert Journal(study).trial(0).again == [100, 7]
 
 
 def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path, monkeypatch):

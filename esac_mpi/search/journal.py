@@ -36,7 +36,7 @@ NAME = "esac_mpi"  # of the study in its journal
 JOURNAL, TAKING = "journal.log", "taking"  # files of a study's directory
 PATIENCE = round(3 * lock.BEAT)  # for who takes a trial: a silent holder of it may be looked at for 1.5 BEAT [s]
 PARTS = 20  # of the budget of a run: a value is reported in each
-WHY, AGAIN = "why", "again"  # attributes of a trial: why it failed; that it failed once and was begun again
+WHY, AGAIN = "why", "again"  # attributes of a trial: why it failed; the seeds of runs that failed once and were begun again
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -68,7 +68,7 @@ class Told:
     found: dict[str, Any]  # values by names of fields
     why: str
     reported: int  # the last step with a value, -1 for none
-    again: bool
+    again: list[int]  # seeds of its runs that failed once
 
 
 class Journal:
@@ -137,9 +137,9 @@ class Journal:
         """Return whether a trial is to be given up by what it has told so far."""
         return self._open(number).should_prune()
 
-    def again(self, number: int) -> None:
-        """Note that a trial which failed is begun again."""
-        self._open(number).set_user_attr(AGAIN, True)
+    def again(self, number: int, seed: int) -> None:
+        """Note that a trial's run which failed is begun again."""
+        self._open(number).set_user_attr(AGAIN, [*self.trial(number).again, seed])
 
     def complete(self, number: int, value: float) -> None:
         """End a trial with its value."""
@@ -174,7 +174,9 @@ def told(trial: optuna.trial.FrozenTrial, study: Study) -> Told:
     value = trial.value if trial.value is not None else trial.intermediate_values.get(trial.last_step or 0)
     found = {name: value_of(study.space[name], given) for name, given in trial.params.items()}
     reported = -1 if trial.last_step is None else trial.last_step
-    why, again = trial.user_attrs.get(WHY, ""), AGAIN in trial.user_attrs
+    why, again = trial.user_attrs.get(WHY, ""), trial.user_attrs.get(AGAIN, [])
+    if again is True:  # a former version's, which did not say which
+        again = list(study.seeds)
     state = "failed" if trial.state == TrialState.FAIL else trial.state.name.lower()
     return Told(trial.number, state, value, found, why, reported, again)
 

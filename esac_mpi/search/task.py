@@ -144,10 +144,10 @@ class Task:
         status, trial = read_status(path).get("status"), self._journal.trial(number)
         if status == PRUNED or (status in UNFINISHED and trial.reported > place * PARTS and self._journal.is_beaten(number)):
             return self._prune(number, path)
-        if status == "failed" and trial.again:
+        if status == "failed" and seed in trial.again:
             return self._fail(number, f"the run in {path} failed twice")
         if status == "failed":
-            self._journal.again(number)
+            self._journal.again(number, seed)
         try:
             config = self._study.config(found, seed=seed, run_dir=str(path), max_hours=self._hours_left())
         except ConfigError as error:
