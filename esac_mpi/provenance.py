@@ -17,13 +17,12 @@ from esac_mpi.envs import Env, identity, probe
 from esac_mpi.envs.probe import PROBE_STEPS
 
 
-def gather(env: Env, world: World, device: str, threads: int, command: list[str]) -> dict[str, Any]:
+def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int, command: list[str]) -> dict[str, Any]:
     """Return the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
 
-    device, threads: the learner's; 0 threads = none.
+    found: what the task's first steps told this rank. device, threads: the learner's; 0 threads = none.
     """
     made = identity.identity(env) if world.rank == 0 else {}
-    found = probe.probe(env)
     mine = {"cpu": cpu(), "versions": versions(()), "kernel": kernels.NAME, "physics": found.digests}
     everyone = world.gather({**mine, "cores": affinity.cores()})
     for what in mine:

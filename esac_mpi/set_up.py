@@ -13,6 +13,7 @@ from esac_mpi.config import Config
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
 from esac_mpi.directory import sees
+from esac_mpi.envs import probe
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -65,7 +66,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job
 
     device = "none" if job.learner is None else job.learner.device_name
     threads = config.learner.threads if declares.learning else 0
-    origin = provenance.gather(env, world, device, threads, command)
+    found = together(world, lambda: probe.played(env), task_errors)
+    origin = provenance.gather(env, found, world, device, threads, command)
     origin["blocks"] = len(list(blocks(layout.d)))
     origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
     if world.agree():

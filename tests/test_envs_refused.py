@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Tuple
 
-from esac_mpi.envs import TaskError, make, refuse_discrete
+from esac_mpi.envs import TaskError, make, probe, refuse_discrete
 
 
 def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_they_name_the_others():
@@ -70,3 +70,42 @@ def test_a_task_that_cannot_be_trained_on_is_refused_in_one_sentence(id, message
     with pytest.raises(TaskError, match=message) as error:
         make(id)
     assert "\n" not in str(error.value)
+
+
+def reset_without_a_seed(env):
+    return {}, {}
+
+
+def old_step(env, action):
+    return env.state, 0.0, False, {}
+
+
+def without_reward(env, action):
+    return env.state, None, False, False, {}
+
+
+def not_a_number(env, action):
+    return env.state, np.nan, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("name", "replaced", "message"),
+    [
+        ("reset", reset_without_a_seed, r"cannot be made: TypeError: .*unexpected keyword argument 'seed' \(\S+, line \d+\)$"),
+        ("step", old_step, r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, truncated and info$"),
+        ("step", without_reward, r"cannot be played: TypeError: float\(\) argument must be .*'NoneType' \(\S+, line \d+\)$"),
+        ("step", not_a_number, "the reward of every one of its first steps is nan"),
+    ],
+)
+def test_a_task_that_breaks_in_its_first_steps_is_refused_in_a_sentence(monkeypatch, name, replaced, message):
+    make("own_task:Push-v0")
+    monkeypatch.setattr(sys.modules["own_task"].Push, name, replaced)
+    with pytest.raises(TaskError, match=message):
+        probe.played(make("own_task:Push-v0"))
+
+
+def test_observations_of_another_size_than_their_space_are_refused(monkeypatch):
+    make("own_task:Buffer-v0")
+    monkeypatch.setattr(sys.modules["own_task"].Buffer, "observation_space", Box(-9, 9, (4,), np.float32))
+    with pytest.raises(TaskError, match="own_task:Buffer-v0 observes 3 numbers, and its observation_space has 4"):
+        probe.played(make("own_task:Buffer-v0"))

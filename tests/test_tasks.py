@@ -110,14 +110,20 @@ def test_an_episode_of_these_is_the_same_again(task):
     assert probe.probe(env) == probe.probe(envs.make(task)) == found
 
 
+def gathered(task, world):
+    """Return the provenance of a task of stacks.py."""
+    env = envs.make(f"stacks:{task}-v0")
+    return provenance.gather(env, probe.played(env), world, "cpu", 0, [])
+
+
 def test_a_run_warns_once_and_counts_the_steps_that_it_took_to_find_out(monkeypatch, world):
     warnings: list[str] = []
     monkeypatch.setattr(provenance.log, "warn", warnings.append)
-    origin = provenance.gather(envs.make("stacks:Observation-v0"), world, "cpu", 0, [])
+    origin = gathered("Observation", world)
     (warning,) = [text for text in warnings if "not the same" in text]
     assert "NormalizeObservation (observations) keeps something" in warning
     assert origin["probe_steps"] == probe.PROBE_STEPS * (1 + 4)  # TimeLimit, OrderEnforcing, the wrapper, the environment
-    assert provenance.gather(envs.make("stacks:Walk-v0"), world, "cpu", 0, [])["probe_steps"] == probe.PROBE_STEPS
+    assert gathered("Walk", world)["probe_steps"] == probe.PROBE_STEPS
 
 
 def test_check_has_a_line_about_it(world, capsys):
@@ -249,9 +255,9 @@ def test_a_run_that_recorded_nothing_of_its_task_goes_on():
 
 
 def test_what_is_another_in_every_process_is_not_recorded(world):
-    steady = provenance.gather(envs.make("stacks:Walk-v0"), world, "cpu", 0, [])
+    steady = gathered("Walk", world)
     assert steady["task_probe"] == probe.probe(envs.make("stacks:Walk-v0")).digests
-    assert provenance.gather(envs.make("stacks:Careless-v0"), world, "cpu", 0, [])["task_probe"] == ""
+    assert gathered("Careless", world)["task_probe"] == ""
     env = envs.make("HalfCheetah-v5")
     made = identity.identity(env)
     found = probe.Probe("observations 1, rewards 2, ends 3", frozenset({"observations"}))

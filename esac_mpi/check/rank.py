@@ -51,7 +51,7 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
         done = time.perf_counter()
         made = identity.identity(env) if world.rank == 0 else {}
         before = time.perf_counter()
-        found = probe.probe(env)
+        found = probe.played(env)
         speed = probe.PROBE_STEPS / (time.perf_counter() - before)
         apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
     except Exception as error:  # a task is a user's own code

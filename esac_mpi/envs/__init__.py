@@ -8,6 +8,7 @@ import difflib
 import logging
 import math
 import os
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
@@ -20,11 +21,20 @@ Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> obser
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+RETURNED = "Gymnasium's reset returns observation and info, its step observation, reward, terminated, truncated and info"
 LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
 
 
 class TaskError(Exception):
     """A task that is unknown or cannot be trained on; the message says which, why, and the nearest valid id."""
+
+
+def broken(id: str, what: str, error: Exception) -> TaskError:
+    """Return what to say where a task's own code raised: the error, and in which line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+    hint = f"; {RETURNED}" if "to unpack" in said else ""
+    return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
 
 
 class UnstablePhysics(Exception):
@@ -91,7 +101,12 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
         return DMControlEnv(id, horizon, kwargs)
     from esac_mpi.envs.gymnasium_env import GymnasiumEnv
 
-    return GymnasiumEnv(id, horizon, kwargs)
+    try:
+        return GymnasiumEnv(id, horizon, kwargs)
+    except (TaskError, ImportError, UnstablePhysics):
+        raise
+    except Exception as error:  # a task is a user's own code
+        raise broken(id, "made", error) from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 An episode must be a function of its seed and its actions. One stretch of steps is played, another, and the first again.
 """
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from esac_mpi.envs import Env, UnstablePhysics
+from esac_mpi.envs import Env, TaskError, UnstablePhysics, broken
 from esac_mpi.noise import Purpose, generator, integer
 
 STRETCHES = ((0, 40), (1, 20), (0, 40))  # which start states and actions, and how many steps; the last is the first again
@@ -41,11 +42,32 @@ class Probe(NamedTuple):
     apart: frozenset[str]  # of KINDS: what was not the same when the first stretch was played again
 
 
+def played(env: Env) -> Probe:
+    """Play a task's stretches, see `probe`. Raises TaskError where that cannot be done."""
+    try:
+        start = env.reset(integer(0, Purpose.PROBE))
+        if start.size != env.observation_size:
+            raise TaskError(f"{env.id} observes {start.size} numbers, and its observation_space has {env.observation_size}.")
+        return probe(env)
+    except TaskError:
+        raise
+    except Exception as error:  # a task is a user's own code
+        raise broken(env.id, "played", error) from error
+
+
 def probe(env: Played) -> Probe:
-    """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`."""
+    """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`. Raises TaskError."""
     first, other, again = [dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)) for stretch in STRETCHES]
+    refuse_not_finite(env, first["rewards"] + other["rewards"])
     digests = [f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS]
     return Probe(", ".join(digests), frozenset(kind for kind in KINDS if first[kind] != again[kind]))
+
+
+def refuse_not_finite(env: Played, rewards: tuple[bytes, ...]) -> None:
+    """Raise TaskError where steps were made and none of their rewards is a finite number."""
+    found = [reward for packed in rewards if packed for reward in struct.unpack("<d", packed)]
+    if found and not any(map(math.isfinite, found)):
+        raise TaskError(f"{getattr(env, 'id', 'the task')}: the reward of every one of its first steps is {found[0]}.")
 
 
 def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes, bytes]]:
