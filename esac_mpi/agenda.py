@@ -19,7 +19,7 @@ import numpy as np
 
 from esac_mpi.stop import EndsRun
 
-AT_LEAST = 1  # what every task lasts at least [steps]
+AT_LEAST = 1  # what every task lasts at least, so that none ends when it begins, before others of that moment [steps]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Task:
     @property
     def earliest(self) -> tuple[int, int]:
         """When it ends, or can end at the earliest: (virtual end, worker), by which results are told."""
-        return self.start + (self.progress if self.done else max(self.progress, AT_LEAST)), self.worker
+        return self.start + max(self.progress, AT_LEAST), self.worker
 
 
 class Agenda:
@@ -79,7 +79,7 @@ class Agenda:
             if not task.done:
                 return None
             if self._may_be_told(task):
-                task.progress = max(task.progress, self._now - task.start)
+                task.progress = max(task.progress, AT_LEAST, self._now - task.start)
                 self._now = task.start + task.progress
                 return self._tasks.pop(task.worker)
         return None

@@ -80,6 +80,11 @@ class Job:
         return self.state.generation % self.config.evaluation.every == 0
 
 
+def at_end(job: Job) -> bool:
+    """Return whether the budget is spent, and no generation is left that was begun and given up."""
+    return progress(job) >= 1 and state.is_between(job.state)
+
+
 def progress(job: Job) -> float:
     """Return how much of the budget is spent; 1 or more is the end."""
     return spent(job.config, job.state.generation, job.state.counters)

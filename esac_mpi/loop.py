@@ -22,6 +22,7 @@ from esac_mpi.job import (
     UNSAVED,
     Ended,
     Job,
+    at_end,
     checkpoint_if_due,
     fail,
     progress,
@@ -93,7 +94,7 @@ def go_on(job: Job) -> None:
     tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
     keep_time(job)
     told, over = tell_pace(job), False
-    while job.unevaluated or (progress(job) < 1 and not world.stopping and not over):
+    while job.unevaluated or not (at_end(job) or world.stopping or over):
         began = world.clock()
         try:
             if not job.unevaluated:
@@ -199,6 +200,8 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     fitness = row[job.algorithm.DECLARES.fitness]
     if np.ndim(fitness):  # one of each member
         tell_not_finite(job, np.flatnonzero(~np.isfinite(fitness)).tolist())
+    if job.evaluated and not np.isfinite([row[f"evaluation_{name}"] for name in job.state.policies]).any():
+        log.warn(f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task")
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
@@ -255,7 +258,7 @@ def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
 
 def finish(job: Job, fresh: bool = False) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code. fresh: --fresh was given."""
-    complete, final = progress(job) >= 1 and not job.unevaluated, Best()
+    complete, final = at_end(job) and not job.unevaluated, Best()
     if complete:
         try:
             final = final_evaluation(job)
@@ -268,6 +271,8 @@ def finish(job: Job, fresh: bool = False) -> int:
         if not complete and 0 < job.config.stop.starts <= job.run.starts and job.state.generation == began:
             status, code = "failed", FAILED
         best = final if final.episodic_return > job.state.best.episodic_return else job.state.best
+        if complete and not best.policy:
+            status, code = "failed", FAILED
         written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
         if not save(job, status, final) or not written:
             code = UNSAVED
@@ -322,6 +327,8 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None
         log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
     elif code == STOPPED:
         log.say(f"stopped at generation {generation}, saved; run the same command again{but} to go on")
+    elif code == FAILED and at_end(job) and not best.policy:
+        log.warn(f"failed at generation {generation}, the end of its budget: no evaluation episode ever had a finite return")
     elif code == FAILED:
         log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
     else:

@@ -6,6 +6,7 @@ machine and the task that found it. Marked "scratch" is what a generation writes
 Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room of the learner's replay, with which it is
 stored. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field so named has, -1 for
 none: where a replay holds the transitions, a checkpoint has but the numbers, and of what the replay has lost `<name>.lost`.
+Marked "begun" is what a generation has that is not finished, 0 at its end; the counters have it too.
 Marked "order" is in which order results are still to be told, by a record of them: (columns of a run's history, function of the
 state and their rows after its generation). What a warm start takes is declared by "part" and other marks (parts.py).
 """
@@ -77,6 +78,11 @@ def shares_replay(kind: Any) -> bool:
 def may_lack(f: Field) -> bool:
     """Return whether there were versions without a field."""
     return f.default is not MISSING or f.default_factory is not MISSING or bool(f.metadata.get("later"))
+
+
+def is_between(state: Any) -> bool:
+    """Return whether a state is one of the end of a generation: none that was given up has left something in it."""
+    return not any(getattr(state, f.name) for f in fields(state) if f.metadata.get("begun"))
 
 
 def compare_no_more(state: Any) -> None:

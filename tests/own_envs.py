@@ -70,6 +70,21 @@ class Breaking(Walk):
         return observation, np.nan if self.np_random.random() < 0.003 else reward, terminated, truncated, info
 
 
+class Spoilt(Walk):
+    """Return nan as the reward of each episode's third step, but for those that nodes compare at the start."""
+
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.number = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        Spoilt.steps, self.number = Spoilt.steps + 1, self.number + 1
+        observation, reward, *rest = super().step(action)
+        return observation, np.nan if self.number == 3 and Spoilt.steps > PROBE_STEPS else reward, *rest
+
+
 class Slow(Walk):
     """Take SLOW seconds for a step, but for those that nodes compare at the start."""
 
@@ -127,5 +142,5 @@ class Signalled(Walk):
         return super().step(action)
 
 
-for name in ("Counting", "Steep", "Raising", "Breaking", "Slow", "Delayed", "Poisoned", "Stuck", "Signalled"):
+for name in ("Counting", "Steep", "Raising", "Breaking", "Spoilt", "Slow", "Delayed", "Poisoned", "Stuck", "Signalled"):
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

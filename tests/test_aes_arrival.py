@@ -13,10 +13,14 @@ from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, rows_published, science, wait_for
 
 from esac_mpi import record
+from esac_mpi.agenda import Arrival
+from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_moves import by_rank
 from esac_mpi.algorithms.aes_state import keeps, told_order
+from esac_mpi.algorithms.aes_work import Order, bring
 from esac_mpi.config import AESRL, Config, updated
 from esac_mpi.record import Refused, Run
+from esac_mpi.transitions import read_ring, write_ring
 
 ARRIVAL = [*SMALL, *TASK, "--aes_rl.order", "arrival", "--aes_rl.replay_capacity", 500]
 BUDGET = ["--budget.generations", 8]
@@ -139,6 +143,24 @@ def test_whoever_is_slow_finds_its_transitions_and_nobody_waits_for_ever(seed):
         oldest = state.transitions - len(state.replay)
         assert all(h is None or oldest <= max(0, h - 40) for h in held.values())
     assert waited > 0
+
+
+def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
+    """Capacity 40; the node has 20 of 150. Who reads up to 150 is begun before who reads up to 145, by what it lasts."""
+    ring, there = np.zeros((310, 1), np.float32), np.zeros((310, 1), np.float32)
+    write_ring(ring, np.arange(1.0, 151, dtype=np.float32)[:, None], 150)
+    write_ring(there, np.arange(1.0, 21, dtype=np.float32)[:, None], 20)
+    driver = object.__new__(Driver)
+    driver.params = SimpleNamespace(config=SimpleNamespace(aes_rl=SimpleNamespace(replay_capacity=40)))
+    driver.state, driver.agenda = SimpleNamespace(replay=ring), Arrival()
+    driver.world, driver._brought = SimpleNamespace(node=0, node_of=lambda rank: 1), np.array([150, 20])
+    orders = [Order(worker, 0, 5, held, *[np.zeros(1)] * 3) for worker, held in ((1, 150), (0, 145))]
+    for order in orders:
+        driver.agenda.give(order.worker, 0, order)
+    node = SimpleNamespace(replay=there, written=np.array([20]))
+    for order in orders:
+        list(bring(node, driver.ordered(order, 5)))
+        assert read_ring(there, order.held - 40, order.held).ravel().tolist() == list(range(order.held - 39, order.held + 1))
 
 
 def test_rank_based_oldest_by_hand():

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, run
+from in_process import started
 from whole_runs import assert_same_run, killed_at, summary
 
 from esac_mpi.algorithms.aes_driver import Driver
+from esac_mpi.algorithms.aes_moves import moved
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import TIMES, Result
 from esac_mpi.analysis.clock import Machine, computed, grid
@@ -101,6 +103,60 @@ def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
     p, mean_return = (state.row[:3, COLUMNS.index(name)].tolist() for name in ("p", "mean_return"))
     assert mean_return == [110.0, 110.0, 130.0]
     assert p == pytest.approx([0.5, 50 / 150, 0.5])  # (100 + 60 - 110) / (100 + that); by its own mean's return 150 / 250
+
+
+@pytest.mark.parametrize(
+    ("fitness", "mean_return", "variance", "successes"),
+    [(np.nan, 5.0, 1.0, [0]), (4.0, 5.0, 0.99, [0]), (6.0, 5.0, 1 / 0.99, [1]), (4.0, np.nan, 1 / 0.99, [1])],
+)
+def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing(fitness, mean_return, variance, successes):
+    aes = AESRL(mean_rule="full_move", variance_rule="success", start_steps=0, success_window=1)
+    state = SimpleNamespace(
+        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, successes=np.zeros(1, int),
+        counters=Counters(),
+    )  # fmt: skip
+    result = Result(fitness, 4, np.zeros((0, 0)), np.zeros(2, np.float32), np.zeros(2), 8, 0, 0.0)
+    moved(aes, state, result)
+    assert state.variance == pytest.approx([variance] * 2, rel=1e-6)
+    assert state.successes.tolist() == successes
+
+
+def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_run(tmp_path, monkeypatch):
+    """900 steps are reached before the last of a generation's arrivals, where all is given up."""
+    line = [*SMALL, *TASK, "--budget.nominal_steps", 900]
+    assert started(*line, "--run-dir", tmp_path / "straight") == 0
+    honest, given_up = Driver.told, []
+
+    def told(driver, task):
+        enough = honest(driver, task)
+        if driver.state.counters.nominal_steps >= 900 and not (enough or given_up):
+            given_up.append(driver.state.arrived)
+            driver.world.stop.give_up_at(0.0)
+        return enough
+
+    monkeypatch.setattr(Driver, "told", told)
+    assert started(*line, "--run-dir", tmp_path / "parts") == 75
+    assert 0 < given_up[0] < 6
+    assert started(*line, "--run-dir", tmp_path / "parts") == 0
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+
+
+def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
+    """The one worker's tasks are rank 1's, which gets stuck in one; rank 0 has nothing to do but to wait."""
+    line = [*SMALL, "--task.id", "own_envs:Stuck-v0", "--aes_rl.workers", 1, "--aes_rl.start_steps", 10**8]
+    line += [
+        "--stop.member_minutes",
+        0,
+        "--stop.silent_minutes",
+        0.05,
+        "--evaluation.every",
+        10**6,
+        "--budget.generations",
+        10**5,
+    ]
+    done = run(2, *line, "--run-dir", tmp_path / "run", code=None)
+    assert done.returncode != 0
+    assert re.search(r"rank 0 on \S+ hangs: waiting for other ranks for \S+ minutes \(stop.silent_minutes\)", done.stderr)
 
 
 def test_bad_rules_are_refused(capsys):

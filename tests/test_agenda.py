@@ -37,6 +37,19 @@ def test_a_result_waits_for_what_may_still_end_before_it():
     assert agenda.tell().worker == 2
 
 
+@pytest.mark.parametrize("first", [(0, 1), (1, 0)])
+def test_what_takes_no_time_is_told_alike_in_whichever_order_it_comes_in(first):
+    """Worker 0 ends at 10; worker 1 begins at 9 and lasts nothing, which counts as a step: at a tie the lower number is first."""
+    agenda, told = Agenda(), []
+    agenda.give(0, 0, None)
+    agenda.give(1, 9, None)
+    for worker in first:
+        finish(agenda, worker, (10, 0)[worker])
+        while (task := agenda.tell()) is not None:
+            told.append((task.worker, task.start + task.progress))
+    assert told == [(0, 10), (1, 10)]
+
+
 def test_a_worker_has_one_task():
     agenda = Agenda()
     agenda.give(3, 0, None)

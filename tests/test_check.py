@@ -249,6 +249,8 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
         ({"algorithm": "td3"}, 4, "rank 0 plays", "in a new run with --td3.episodes_on ranks they play its training episodes"),
         ({"algorithm": "td3", "td3__episodes_on": "ranks"}, 9, "8 episodes a generation", "1 rank(s) never have one: 8 would do"),
         ({"algorithm": "erl"}, 11, "rank(s): 1 turn(s); then 10 members are made on the other 10, rank 0 with the learner", ""),
+        ({"algorithm": "aes_rl"}, 2, "5 individuals at a time on 2 rank(s), rank 0 decides and is with the critic", ""),
+        ({"algorithm": "aes_rl"}, 8, "5 individuals at a time on 8 rank(s)", "2 rank(s) never have one: 6 would do"),
         ({"algorithm": "pderl"}, 1, "11 turn(s); then 10 members are made", ""),
     ],
 )

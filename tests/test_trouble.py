@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import CYCLIC_ES, EAGER, ROOT, ROUTINE, SMALL, TASK, run
+from in_process import started
 from whole_runs import science, summary
 
 from esac_mpi import job, session
@@ -100,6 +101,16 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
     assert Run.open(tmp_path / "run").state in ("failed", "dead")
     assert read(tmp_path / "run/checkpoint.h5")[1]["generation"] == int(found[1]) - 1
     assert "Traceback" not in done.stderr
+
+
+def test_a_learner_whose_evaluations_have_no_return_says_so_and_has_failed(tmp_path, caplog):
+    line = ["--algorithm", "sac", "--task.id", "own_envs:Spoilt-v0", "--policy.hidden", 8, 8, "--sac.start_steps", 20]
+    line += ["--sac.batch_size", 8, "--sac.steps_per_generation", 30, "--evaluation.every", 2, "--budget.generations", 3]
+    assert started(*line, "--run-dir", tmp_path / "run") == 1
+    said = caplog.text
+    assert said.count("generation 2: the return of no evaluation episode is finite: look at the task") == 1
+    assert "failed at generation 3, the end of its budget: no evaluation episode ever had a finite return" in said
+    assert summary(tmp_path / "run")["status"] == "failed"
 
 
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):

@@ -80,7 +80,8 @@ class Driver:
         if node == self.world.node or order.held <= first:
             return order
         self._brought[node] = order.held
-        oldest = max(first, order.held - self.params.config.aes_rl.replay_capacity)
+        read = [order.held, *self._read().values()]  # by order of arrival one that reads older ones may be begun after this
+        oldest = max(first, min(read) - self.params.config.aes_rl.replay_capacity)
         return order._replace(first=first, rows=read_ring(state.replay, oldest, order.held))
 
     def _give(self, worker: int, start: int) -> None:

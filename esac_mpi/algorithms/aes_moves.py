@@ -1,5 +1,7 @@
 """What an arrival does to AES-RL's distribution, on rank 0: by its return against the mean's, or by its rank among the newest."""
 
+import numpy as np
+
 from esac_mpi import distribution, update_rules
 from esac_mpi.algorithms.aes_state import State
 from esac_mpi.algorithms.aes_work import Result
@@ -21,8 +23,8 @@ def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     if not moves:
         return 0.0
     new = distribution.moved(Gaussian(state.mean, state.variance), result.theta, update.p, update.n, aes.variance_floor)
-    if aes.variance_rule == "success":
-        succeeded = result.episodic_return > state.mean_return
+    if aes.variance_rule == "success" and np.isfinite(result.episodic_return):
+        succeeded = not result.episodic_return <= state.mean_return  # a mean whose return is not finite gives way
         state.successes, factor = update_rules.variance_factor(success_rule, state.successes, succeeded)
         new = distribution.scaled(new, factor, aes.variance_floor)
     state.mean[:], state.variance[:] = new

@@ -50,7 +50,7 @@ DECLARES = Declaration(
     ),
     discrete=False,
     evolution=None,
-    work="episodes",
+    work="tasks",
     policies={"mean": "the mean of the distribution"},
     fitness="fitness",
     operators=lambda config: "individuals",
@@ -74,7 +74,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         tasks.leader, tasks.begun = Driver(params, state, world, learner) if world.leads else None, True
     over = tasks.go_on()
     ranks = world.gather(tasks.busy - busy)
-    for name in ("counters", "told", "time", "mean_return", "transitions"):
+    for name in ("counters", "told", "time", "mean_return", "transitions", "arrived"):
         setattr(state, name, world.from_root(getattr(state, name)))
     world.broadcast_shared(state.mean)
     world.agree()

@@ -74,7 +74,7 @@ class State:
     drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn
     given: int = field(default=0, metadata={"part": ANEW})  # tasks ever given out
     told: int = field(default=0, metadata={"part": ANEW})  # arrivals ever
-    arrived: int = field(default=0, metadata={"part": ANEW})  # of the generation that is being made
+    arrived: int = field(default=0, metadata={"part": ANEW, "begun": True})  # of the generation that is being made
     time: int = field(default=0, metadata={"part": ANEW})  # virtual, of the last arrival [steps]
     critic_ended: int = field(default=0, metadata={"part": ANEW})  # virtual end of the critic's last turn [steps]
     transitions: int = field(default=0, metadata={"transitions": True})  # ever made

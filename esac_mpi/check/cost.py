@@ -123,7 +123,7 @@ def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = N
     least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
     while (now < start + least or len(found) < count) and (not found or now < start + LONG):
         seed = integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))
-        episode = explore(env, actor, seed)[1] if declared.work == "episodes" else play(env, policy, seed)
+        episode = explore(env, actor, seed)[1] if declared.work != "members" else play(env, policy, seed)
         before, now = now, time.perf_counter()
         found.append((now - before, max(episode.episodic_length, 1)))
     return np.array(found)

@@ -95,11 +95,18 @@ class Dispatch:
             if self._own:
                 self._advance(min(range(len(self._own)), key=lambda i: self._own[i][0].earliest), agenda)
                 pause = 0.0
-            elif not (begun or heard):
-                self._watchdog.waits()
-                time.sleep(pause)
-                pause = min(pause + 5e-6, REST)
+            elif begun or heard:
+                pause = 0.0
+            else:
+                pause = self._idle(pause)
         return overdue
+
+    def _idle(self, pause: float) -> float:
+        """Sleep between two looks for messages; return for how long next time, 0.0 being the first of a silence [s]."""
+        if not pause:
+            self._watchdog.waits()
+        time.sleep(pause)
+        return min(pause + 5e-6, REST)
 
     def _decide(self, leader: Leader) -> tuple[bool, int]:
         """Let the leader hear of results, give tasks out; return whether it is enough, and how many were given out."""
@@ -182,6 +189,7 @@ class Dispatch:
         for rank in range(1, self.size):
             self._send(MPI.pickle.dumps(why), rank, PAUSE)
         left = self.size - 1
+        self._watchdog.waits()
         while left:
             message = self._receive()
             if message is None:
@@ -209,9 +217,7 @@ class Dispatch:
                 self._report()
                 pause = 0.0
             else:
-                self._watchdog.waits()
-                time.sleep(pause)
-                pause = min(pause + 5e-6, REST)
+                pause = self._idle(pause)
 
     def _report(self) -> None:
         """Say how far this rank's task is, now and then."""

@@ -24,8 +24,8 @@ MEASURES = {
 }
 HALVES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
-    "Steps are true ones of population and learner; nominal ones are counted as each algorithm's paper does: a generation of ES or"
-    " ESAC is one horizon (docs/hdf5.md)."
+    "Steps are true ones of population and learner; nominal ones are counted as each algorithm's paper does: a generation of ES"
+    " or ESAC is one horizon (docs/hdf5.md)."
     " Each figure is a run's last one at or before the limit: interquartile mean"
     " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in round ones every seed, -"
     " where it has none by then. Few seeds make such intervals too narrow (docs/analysis.md). Bold:"
