@@ -17,6 +17,7 @@ from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.config import AESRL
 from esac_mpi.counters import Counters
+from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run
 
 SMALL = [
@@ -179,6 +180,9 @@ def test_a_critic_that_is_no_longer_finite_ends_all_ranks_where_their_tasks_are(
     assert re.search(r" are no longer finite at training step \d+, in task \d+ of worker 3 \(seed 0\); the last ", said)
     assert "Traceback" not in done.stderr
     assert Run.open(tmp_path / "run").state == "failed"
+    with pytest.raises(LearnerNotFinite):  # when the turn is told, however soon it was made
+        started(*line[:-1], tmp_path / "alone")
+    assert Run.open(tmp_path / "alone").generation == Run.open(tmp_path / "run").generation
 
 
 def test_its_tasks_are_recorded_and_add_up(straight):

@@ -13,6 +13,7 @@ from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params
+from esac_mpi.stop import EndsRun
 from esac_mpi.transitions import read_ring, write_ring
 
 
@@ -52,8 +53,10 @@ class Driver:
         return keeps(self.params.config, self.params.horizon, self.state, coming, own, read.values())
 
     def told(self, task: Task) -> bool:
-        """Hear of a result; give the next tasks out; return whether the generation is full."""
+        """Hear of a result; give the next tasks out; return whether the generation is full. Raises what ends the run."""
         state = self.state
+        if isinstance(task.result, EndsRun):
+            raise task.result
         if isinstance(self.agenda, Arrival):
             state.due = self.agenda.due
         self._times.append(times(task, self.world.clock()))

@@ -13,6 +13,7 @@ from esac_mpi.algorithms.aes_state import State
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.params import Params, make_actor
 from esac_mpi.rollout import exploring
+from esac_mpi.stop import EndsRun
 from esac_mpi.transitions import read_ring, write_ring
 
 PAUSE = 1e-4  # between two looks whether this node's ring has what others bring [s]
@@ -61,7 +62,10 @@ def lasts(cost: float, updates: int) -> int:
 
 
 def work(params: Params, state: State, learner: Any, order: Order) -> Generator[int, None, tuple[int, Any]]:
-    """Do a task; yield how long it has taken so far, and return that and its result."""
+    """Do a task; yield how long it has taken so far, and return that and its result.
+
+    Of a turn of the critic what ends the run (EndsRun) is a result: it ends it when it is told, as on any other ranks.
+    """
     try:
         if order.theta is None:
             return (yield from teach(params, learner, order))
@@ -69,6 +73,8 @@ def work(params: Params, state: State, learner: Any, order: Order) -> Generator[
         return (yield from individual(params, state, order))
     except Exception as error:
         error.add_note(f"in task {order.number} of worker {order.worker} (seed {params.config.seed})")
+        if order.theta is None and isinstance(error, EndsRun):
+            return lasts(params.config.aes_rl.of_critic, order.updates), error
         raise
 
 
