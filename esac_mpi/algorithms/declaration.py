@@ -36,9 +36,7 @@ class Declaration:
     learning: Learning | None
     discrete: bool  # whether it takes tasks with discrete actions
     evolution: Callable[[Config], Evolution] | None  # the table by which it evaluates a population, if it does
-    work: Literal[
-        "members", "episodes", "tasks"
-    ]  # what the rows of its board are; tasks: none, its table's `workers` have one each
+    work: Literal["members", "episodes", "tasks"]  # what its board has a row of; tasks: none, its `workers` have one each
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
     fitness: str  # the column of its rows that is shown as fitness
     operators: Callable[[Config], str]  # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
