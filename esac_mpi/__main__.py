@@ -1,5 +1,6 @@
 """Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--check]`"""
 
+import os
 import sys
 
 from esac_mpi import threads
@@ -7,8 +8,10 @@ from esac_mpi import threads
 threads.limit_program()  # before numpy
 
 from esac_mpi import began  # noqa: F401, before MPI
+from esac_mpi.batch_system import speaks
 from esac_mpi.config import load
 from esac_mpi.errors import NO_MPI, lacks_mpi
+from esac_mpi.invocation import version
 from esac_mpi.log import say, warn
 
 HELP = {"-h", "--help"}
@@ -17,6 +20,10 @@ WRONG_USAGE = 2
 
 def main(argv: list[str]) -> int:
     """Run the program on this rank; return its exit code, 2 where there is no MPI. One rank's exception ends the whole job."""
+    if "--version" in argv:
+        if speaks(os.environ):
+            print(version())
+        return 0
     words = [token for token in argv if token != "--check"]
     command = ["python", "-m", "esac_mpi", *argv]
     try:

@@ -9,12 +9,17 @@ from collections.abc import Callable, Mapping
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # how launchers name a process's rank
 
 
+def speaks(environ: Mapping[str, str]) -> bool:
+    """Return whether this process is the one, of all that a launcher started, that speaks for them before MPI does."""
+    return all(environ.get(name, "0") == "0" for name in RANKS)
+
+
 def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None) -> float:
     """Return how long this batch job may still run, inf where nothing says so [s].
 
     To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other ranks than 0 do not ask.
     """
-    if any(environ.get(name, "0") != "0" for name in RANKS):
+    if not speaks(environ):
         return math.inf
     ask = ask or _output
     if "SLURM_JOB_END_TIME" in environ:

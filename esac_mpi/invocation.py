@@ -6,7 +6,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from esac_mpi import __version__
+
 SCRIPT = "esac-mpi"  # the installed command (setup.cfg)
+
+
+def version() -> str:
+    """Return the words that --version says."""
+    return f"esac_mpi {__version__}"
 
 
 def called(name: str, package: Path = Path(__file__).parent) -> str:

@@ -42,6 +42,9 @@ def train(
     on with it. Raises RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
     docs/python.md.
     """
+    if config is not None and not isinstance(config, Config | str | os.PathLike):
+        told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
+        raise errors.WrongUsage(f"esac_mpi.train: {told}; settings are the second one: train(None, {{...}})")
     places = {"run_dir": run_dir, "start_from": start_from}
     named = {**(given or {}), **{name: os.fspath(path) for name, path in places.items() if path is not None}}
     words = [] if config is None or isinstance(config, Config) else [os.fspath(config)]

@@ -98,6 +98,16 @@ def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(given, s
     assert not (tmp_path / "run").exists()
 
 
+def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
+    (tmp_path / "config.toml").touch()
+    for config, said in (
+        ({"seed": 3}, "a TOML file, a Config or None, not a dict; settings are the second one: train(None, {...})"),
+        (tmp_path, f"'{tmp_path}' is a run's directory: {tmp_path}/config.toml goes on with the run"),
+    ):
+        with pytest.raises(WrongUsage, match=re.escape(said)):
+            esac_mpi.train(config, quiet=True)
+
+
 def test_runs_without_a_readable_checkpoint_or_of_other_settings_are_refused_alike(tmp_path):
     tiny(tmp_path / "run")
     with pytest.raises(WrongUsage, match=r"es\.sigma: 0\.005 -> 0\.3"):

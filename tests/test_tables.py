@@ -64,7 +64,7 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, capsys):
     swept = sensitivity.of_runs(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
     assert command("sensitivity").main([*(str(run.path) for run in runs[1:3]), "--field", "task.kwargs"]) == 2
-    assert "no setting of es that results depend on; did you mean task.kwargs.skip?" in capsys.readouterr().err
+    assert "no setting of es that results depend on; did you mean 'task.kwargs.skip'?" in capsys.readouterr().err
 
 
 def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):

@@ -66,6 +66,7 @@ def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
         ("begun", 2, "this run has no checkpoint yet"),
         ("foreign.h5", 65, "foreign.h5: "),
         ("damaged", 65, "no readable checkpoint: "),
+        ("damaged/config.toml", 2, f"not a policy; the directory of a run is meant, {tmp_path / 'damaged'}, or a policy.h5"),
         ("damaged/metrics.h5", 65, "a file of esac_mpi, but not a policy"),
     ):
         assert started(tmp_path / "run", *words, "--from", tmp_path / name) == code, name

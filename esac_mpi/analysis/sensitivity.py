@@ -1,6 +1,5 @@
 """What one parameter does: a measure against the values of a field. Runs come as files or as rows of results."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.config import table_of
+from esac_mpi.config.names import meant
 from esac_mpi.record import RunFiles
 
 Line = dict[Any, np.ndarray]  # {value of the field: measures [runs]}
@@ -55,12 +55,12 @@ def values_of(found: Panels) -> list[Any]:
 
 
 def full_name(run: RunFiles, field: str) -> str:
-    """Return the field's dotted name in a run. Raises Unusable with the nearest one."""
+    """Return the field's dotted name in a run. Raises Unusable with the one like it."""
     there = settings(run)
     name = field if field in there else f"{table_of(run.config.algorithm)}.{field}"
     if name not in there:
-        nearest = difflib.get_close_matches(field, there, 1, 0.0)[0]
-        raise Unusable(f"--field {field}: no setting of {run.config.algorithm} that results depend on; did you mean {nearest}?")
+        like = meant(field, there, "config.toml has those that there are")
+        raise Unusable(f"--field {field}: no setting of {run.config.algorithm} that results depend on; {like}")
     return name
 
 

@@ -15,11 +15,10 @@ import os
 import sys
 from importlib import import_module
 
-from esac_mpi import __version__
-from esac_mpi.batch_system import RANKS
+from esac_mpi.batch_system import speaks
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
 from esac_mpi.errors import lacks_mpi
-from esac_mpi.invocation import SCRIPT, called
+from esac_mpi.invocation import SCRIPT, called, version
 
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
@@ -75,11 +74,11 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in NAMES:
         return carry_out(words[0], words[1:])
-    if all(os.environ.get(name, "0") == "0" for name in RANKS):  # one rank says it for all
+    if speaks(os.environ):
         if words in (["--help"], ["-h"]):
             print(overview())
         elif words == ["--version"]:
-            print(f"esac_mpi {__version__}")
+            print(version())
         else:
             print(refusal(words), file=sys.stderr)
     return 0 if words in (["--help"], ["-h"], ["--version"]) else WRONG_USAGE

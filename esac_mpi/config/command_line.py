@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from esac_mpi.config import kwargs
-from esac_mpi.config.fields import flatten, hint, shown, updated
+from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
 from esac_mpi.config.help import read_by
+from esac_mpi.config.instead import no_file
 from esac_mpi.config.joining import joined
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import ALGORITHMS, Config
@@ -40,6 +42,7 @@ def load(
         file = read_file(Path(source))
     argv = kwargs.joined(argv, file.get(kwargs.FIELD, {}))
     names = _command_line_names(argv)
+    _refuse_strays(argv, source)
     parsed = dict(flatten(_parse(argv, updated(Config(), file))))
     named = {name: parsed[name] for name in names}
     return joined(file, named, "command line", source, say, warn), fresh
@@ -66,6 +69,27 @@ def _command_line_names(argv: list[str]) -> set[str]:
         if value in ("true", "false") and name and hint(name) is bool:
             argv[i] = option + equals + value.capitalize()
     return named
+
+
+def _refuse_strays(argv: list[str], source: str) -> None:
+    """Raise ConfigError for a word that is no value of an option. source: the configuration file, "" for none."""
+    field, count = "", 1  # values of the field so far
+    for token in argv:
+        word = token
+        if token.startswith("--"):
+            option, equals, word = token[2:].partition("=")
+            field, count = option.replace("-", "_"), 0
+            if not equals:
+                continue
+        count += 1
+        many = field in NAMES and get_origin(hint(field)) is tuple
+        if many and "," in word:
+            raise ConfigError(f"command line: {field} = {word!r}: expected numbers apart by blanks, as in --{field} 64 64")
+        if count == 1 or word.startswith("-") or (many and word.isdigit()):
+            continue
+        if source and word.endswith(".toml"):
+            raise ConfigError(f"command line: {word!r}: one configuration file is read, and {source} is named before it")
+        raise ConfigError(f"command line: {no_file(word)}")
 
 
 def _parse(argv: list[str], default: Config) -> Config:

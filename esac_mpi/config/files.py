@@ -13,6 +13,7 @@ from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, hint
 from esac_mpi.config.former import current
 from esac_mpi.config.kwargs import gathered
+from esac_mpi.config.instead import no_file, other_use
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import Config
 from esac_mpi.directory import CONFIG, is_run
@@ -38,7 +39,12 @@ def from_table(table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | N
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a configuration file; return {dotted name: value}. Raises ConfigError."""
     try:
-        return from_table(tomllib.loads(Path(path).read_text(encoding="utf-8")), str(path))
+        if Path(path).is_dir() or Path(path).suffix == ".h5":
+            raise ConfigError(no_file(str(path)))
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
+        if use := other_use(table, str(path)):
+            raise ConfigError(use)
+        return from_table(table, str(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits and lists in lists in lists

@@ -5,7 +5,7 @@ from typing import Any
 
 from esac_mpi.config.errors import ConfigError
 
-FORMER = ("esac.adopt_sac", "esac.offspring_transitions")
+FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac.replayed"}  # and what took its place
 AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
 
 

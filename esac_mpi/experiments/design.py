@@ -8,11 +8,10 @@ configs/experiments/README.md has the format.
 """
 
 import dataclasses
-import difflib
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -24,6 +23,7 @@ from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, as_words, check, from_table, read_toml
 from esac_mpi.config import resolved as settled
+from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
 from esac_mpi.experiments import cores
 from esac_mpi.experiments.settings import DEFAULT, full_name
@@ -137,7 +137,7 @@ def experiment(id: str) -> Experiment:
     if not path.exists():
         raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
     try:
-        return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+        return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
     except tomllib.TOMLDecodeError as error:
         raise Unusable(f"{path}: not valid TOML: {error}") from error
 
@@ -178,18 +178,13 @@ def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, 
 
 
 def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
-    """Raise Unusable for a key that is not among the kinds, naming the nearest, or has another type."""
+    """Raise Unusable for a key that is not among the kinds, naming one like it, or has another type."""
     for name, value in table.items():
         if name not in kinds:
-            raise Unusable(f"{source}: unknown key '{name}'; did you mean '{nearest(name, kinds)}'?")
+            raise Unusable(f"{source}: unknown key '{name}'; {meant(name, kinds)}")
         kind = kinds[name]
         if not isinstance(value, (int, float) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
             raise Unusable(f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}")
-
-
-def nearest(name: str, among: Collection[str]) -> str:
-    """Return the name most like this one."""
-    return difflib.get_close_matches(name, list(among), 1, 0.0)[0]
 
 
 def fields(table: dict[str, Any], source: str) -> Settings:
@@ -255,7 +250,7 @@ def check_names(found: Experiment, budget: Budget, source: str) -> None:
     ):  # fmt: skip
         for name in given:
             if name not in there:
-                raise Unusable(f"{source}: {key}: unknown '{name}'; did you mean '{nearest(name, there)}'?")
+                raise Unusable(f"{source}: {key}: unknown '{name}'; {meant(name, there)}")
     if bool(found.field) != bool(found.values) or (budget.values and not found.field):
         raise Unusable(f"{source}: sweep needs both field and values, and a budget's values need a sweep")
 

@@ -89,7 +89,7 @@ def read(place: Path) -> Study:
     try:
         if place.is_dir():
             return begun(place)
-        table = tomllib.loads(place.read_text(encoding="utf-8"))
+        table = tomllib.loads(place.read_text(encoding="utf-8-sig"))
         return of(table, place, lambda name: read_toml(name))
     except FileNotFoundError as error:
         raise Unusable(f"{place}: no such study file, nor a directory with {STUDY} in it") from error

@@ -73,6 +73,9 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
         raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
     if folder.resolve() == run_directory.resolve():
         raise Refused(f"--from {said}: that is in the directory of this run itself; choose another --run-dir")
+    if path.is_file() and path.suffix in (".toml", ".json", ".txt"):  # config.toml, status.json, log.txt
+        run = f", {folder}" if is_run(folder) else ""
+        raise Refused(f"--from {said}: not a policy; the directory of a run is meant{run}, or a policy.h5")
     if path.is_dir() and not is_run(path):
         raise Refused(f"--from {said}: not a run directory of esac_mpi, nor a policy.h5")
     source = of_run(said, path, whole) if path.is_dir() else of_policy(said, path)

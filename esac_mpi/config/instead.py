@@ -1,0 +1,26 @@
+"""What a person named where a configuration file is meant, in a sentence."""
+
+from collections.abc import Container
+from os.path import isdir, isfile, join  # false, without an error, for what no path can be
+
+from esac_mpi.directory import CONFIG
+from esac_mpi.invocation import called
+
+USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "search")}  # a key of no run: what has it, what reads it
+
+
+def no_file(word: str) -> str:
+    """Return what a word is that names no configuration file, and what is meant."""
+    if isfile(config := join(word, CONFIG)):
+        return f"{word!r} is a run's directory: {config} goes on with the run, and so does the command that began it"
+    if isdir(word):
+        return f"{word!r} is a directory; a configuration file is meant, which ends in .toml"
+    if word.endswith(".h5"):
+        return f"{word!r} has no settings; to begin a run from a policy is --from {word}"
+    return f"{word!r} is neither a configuration file, which ends in .toml, nor the value of an option"
+
+
+def other_use(table: Container[str], path: str) -> str:
+    """Return what a file of this table is and what reads it, empty for a configuration file."""
+    found = [f"{path} is the file of {what}: {called(command)} run {path}" for key, (what, command) in USES.items() if key in table]
+    return found[0] if found else ""

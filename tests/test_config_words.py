@@ -1,0 +1,126 @@
+"""What a person wrote that is no configuration file, no key or no value: one sentence that says what was meant."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from esac_mpi import __version__
+from esac_mpi.__main__ import main
+from esac_mpi.config import ConfigError, load, read_file
+from esac_mpi.config.names import meant
+from esac_mpi.experiments import design
+from esac_mpi.search import study
+
+NEITHER = "is neither a configuration file, which ends in .toml, nor the value of an option"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Stand where there are a run, two configuration files and a policy."""
+    (tmp_path / "runs/es0").mkdir(parents=True)
+    for name in ("runs/es0/config.toml", "runs/es0/run.lock", "a.toml", "b.toml", "hopper.h5", "README.md"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(*words):
+    with pytest.raises(ConfigError) as error:
+        load([*words])
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["runs/es0"], "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, and so does the command that"),
+        (["runs"], "'runs' is a directory; a configuration file is meant, which ends in .toml"),
+        (["hopper.h5", "--seed", "3"], "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
+        (["README.md"], f"'README.md' {NEITHER}"),
+        (["ok.tml"], f"'ok.tml' {NEITHER}"),
+        (["--seed", "1", "2"], f"'2' {NEITHER}"),
+        (["--seed=1", "--fresh", "true"], f"'true' {NEITHER}"),
+        (["--policy.hidden", "8", "8", "ok.tml"], f"'ok.tml' {NEITHER}"),
+        (["a.toml", "b.toml"], "'b.toml': one configuration file is read, and a.toml is named before it"),
+        (["--policy.hidden", "8,8"], "policy.hidden = '8,8': expected numbers apart by blanks, as in --policy.hidden 64 64"),
+        (["--policy.hidden=[8, 8]"], "policy.hidden = '[8, 8]': expected numbers apart by blanks"),
+        (["x" * 5000], NEITHER),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_no_options_value_is_told_what_it_is(here, words, said):
+    told = refused(*words)
+    assert told.startswith("command line: ")
+    assert said in told
+
+
+def test_a_run_directory_and_a_policy_are_no_configuration_files_for_those_who_read_one_either(here):
+    for place, said in (("runs/es0", "runs/es0/config.toml goes on with the run"), ("hopper.h5", "--from hopper.h5")):
+        with pytest.raises(ConfigError, match=said):
+            read_file(Path(place))
+
+
+def test_values_are_taken_as_before(here):
+    found, _ = load(["--policy.hidden", "8", "16", "a.toml", "--task.id", "b.toml", "--from", "runs/es0", "--run-dir=hopper.h5"])
+    assert (found.policy.hidden, found.task.id, found.start_from, found.run_dir) == ((8, 16), "b.toml", "runs/es0", "hopper.h5")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"), ("es.sigmo", "es.sigma"), ("horizon", "task.horizon"),
+        ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"), ("ESAC.Sigma", "esac.sigma"),
+        ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"),
+    ],
+)  # fmt: skip
+def test_a_key_like_one_that_there_is_names_it(wrong, right):
+    assert refused(f"--{wrong}", "3") == f"command line: unknown key '{wrong}'; did you mean '{right}'?"
+
+
+@pytest.mark.parametrize("wrong", ["title", "settings", "env", "gpu", "verbose", "foo"])
+def test_a_key_like_none_that_there_is_names_none(wrong):
+    assert refused(f"--{wrong}", "3") == f"command line: unknown key '{wrong}'; --help lists those that there are"
+
+
+def test_of_few_names_all_are_named_where_none_is_like_the_one_that_was_written():
+    assert meant("Es", ["SAC", "ES"]) == "did you mean 'ES'?"
+    assert meant("title", ["low", "high"]) == "there are low, high"
+
+
+def test_a_run_is_resumed_without_a_word():
+    assert refused("--resume") == (
+        "command line: resume is no key, and not needed: the same command goes on with the run that its directory has"
+    )
+
+
+def test_a_file_of_an_experiment_or_a_search_is_sent_to_its_command(tmp_path):
+    place = f"{ROOT}/configs/experiments/table1.toml"
+    assert refused(place).startswith(f"{place} is the file of an experiment: ")
+    assert refused(place).endswith(f"experiment.py run {place}")
+    (tmp_path / "x.toml").write_text("trials = 3\n")
+    assert refused(str(tmp_path / "x.toml")).endswith(f"search.py run {tmp_path}/x.toml")
+
+
+def test_a_file_that_an_editor_of_windows_wrote_is_read(tmp_path):
+    (tmp_path / "x.toml").write_text("seed = 3\n", encoding="utf-8-sig")
+    assert (tmp_path / "x.toml").read_bytes().startswith(b"\xef\xbb\xbfseed")
+    assert load([str(tmp_path / "x.toml")])[0].seed == 3
+    for name, read in (("table1", lambda path: design.experiment(str(path))), ("study", study.read)):
+        text = (ROOT / "configs/experiments/table1.toml").read_text() if name == "table1" else STUDY
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8-sig")
+        assert read(tmp_path / f"{name}.toml")
+
+
+STUDY = 'trials = 2\n[search]\nes.sigma = [0.1, 0.2]\n[settings]\nalgorithm = "es"\nbudget.generations = 2\n'
+
+
+def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"esac_mpi {__version__}\n"
+    monkeypatch.setenv("PMI_RANK", "1")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == ""
+    code = "import sys; from esac_mpi.__main__ import main; main(['--version']); sys.exit('mpi4py' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PMI_RANK": "0"}, check=True, timeout=60, cwd=ROOT)
