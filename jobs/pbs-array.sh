@@ -22,12 +22,12 @@
 : "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}"
 KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,PAUSES,SCRIPT,INDEX; export ${KEEP//,/ }
 
+cd "$PBS_O_WORKDIR" && . "$VENV/bin/activate" || exit 1
 tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
-line="configs/esac/$task.toml --seed $seed --run-dir $RUNS/$task-seed$seed"
-[ "$LIST" ] && line=$(sed -n "$((INDEX + 1))p" "$LIST"); RUN=${line##*--run-dir }
+words=("configs/esac/$task.toml" --seed $seed --run-dir "$RUNS/$task-seed$seed")
+[ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "$LIST" | xargs -r printf '%s\n')  # words as a shell has them
+n=${#words[@]} RUN=${words[@]: -1}; [ $n -gt 1 ] || { echo "$LIST has no line $((INDEX + 1))"; exit 2; }
 
-cd "$PBS_O_WORKDIR" || exit 1
-. "$VENV/bin/activate" || exit 1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
@@ -40,7 +40,7 @@ trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qde
 # failed leaves it unchanged, and is tried again after each of the PAUSES; not so where the program refused (2, 65).
 before=$(cat "$RUN/status.json" 2>/dev/null) again=no
 for pause in $PAUSES never; do
-    $LAUNCH $PROGRAM ${line% --run-dir *} $OPTIONS $STOP --run-dir "$RUN" & pid=$!
+    $LAUNCH $PROGRAM "${words[@]:0:n-2}" $OPTIONS $STOP --run-dir "$RUN" & pid=$!
     while kill -0 $pid 2>/dev/null; do wait $pid; done
     wait $pid
     code=$? after=$(cat "$RUN/status.json" 2>/dev/null)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import textwrap
@@ -167,6 +168,23 @@ def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
     which = {"SLURM_ARRAY_TASK_ID": "1", "PBS_ARRAY_INDEX": "1", "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
     code, said = decide(tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which)
     assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
+
+
+@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
+@pytest.mark.parametrize("index", [1, 2])
+def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no_run(tmp_path, script, index):
+    program, run = tmp_path / "program", tmp_path / "my, runs/it's"
+    lines = ["#!/bin/sh", f"printf '<%s>\\n' \"$@\" >>{tmp_path}/log", 'echo \' "status": "complete"\' >"$RUN/status.json"']
+    program.write_text("\n".join(lines))
+    program.chmod(0o755)
+    run.mkdir(parents=True)
+    words = ["my, dir/my, conf.toml", "--task.kwargs", '{"a b": "*"}', "--policy.hidden", "8", "8"]
+    (tmp_path / "my, list").write_text(f"--run-dir a\n{shlex.join([*words, '--run-dir', str(run)])}\n")
+    (tmp_path / "log").write_text("began\n")
+    own = "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")  # PBS begins at home
+    which = {"SLURM_ARRAY_TASK_ID": str(index), "PBS_ARRAY_INDEX": str(index), "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
+    told = decide(tmp_path, script, [], LIST=own, **which)
+    assert told == ((0, [f"<{word}>" for word in (*words, "--run-dir", run)]) if index == 1 else (2, []))
 
 
 def test_a_container_is_made_of_files_that_exist_and_brings_no_mpi():

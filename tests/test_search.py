@@ -306,7 +306,7 @@ def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, caps
     lines = out.read_text().splitlines()
     assert lines == [f"search run toy.toml --run-dir {tmp_path}/study/tasks/{i}" for i in (0, 1)]
     scripts = [(ROOT / "jobs" / name).read_text() for name in ("slurm-array.sbatch", "pbs-array.sh")]
-    assert all("$PROGRAM ${line% --run-dir *}" in text and ': "${PROGRAM:=' in text for text in scripts)
+    assert all('$PROGRAM "${words[@]:0:n-2}"' in text and ': "${PROGRAM:=' in text for text in scripts)
     environ = {**environment(), "SLURM_ARRAY_TASK_ID": "1", "LIST": str(out), "PROGRAM": "python -m esac_mpi.commands"}
     environ |= {"LAUNCH": "env", "VENV": str(tmp_path), "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     (tmp_path / "bin").mkdir()

@@ -1,5 +1,7 @@
 """tools/sweep.py: the lines of a grid of settings."""
 
+import shlex
+
 import pytest
 from commands import command
 
@@ -16,7 +18,7 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
     told = capsys.readouterr().out.splitlines()
     assert told[:2] == [str(out), "36 runs, 12 settings"]  # 2 tasks * 3 seeds * (2 * 2 of esac + 2 of es)
     assert told[2].split() == ["SLURM", f"LIST={out}", "sbatch", "--array=0-35%10", "jobs/slurm-array.sbatch"]
-    assert told[3].split() == ["PBS", "qsub", "-v", f"LIST={out}", "-J", "0-35", "jobs/pbs-array.sh"]
+    assert told[3].split() == ["PBS", f"LIST={out}", "qsub", "-v", "LIST", "-J", "0-35", "jobs/pbs-array.sh"]
     lines = out.read_text().splitlines()
     assert len(lines) == 36
     first = "--task.id Ant-v5 --algorithm esac --seed 0 --esac.sigma 0.1 --esac.amt_clip 1e-6 --policy.hidden 8 8"
@@ -27,6 +29,19 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
     )  # fmt: skip
     assert config.run_dir.endswith("runs/dm_control-walker-walk-v0-es-sigma0.2-seed5")
     assert len({line.split()[-1] for line in lines}) == 36
+
+
+def test_blanks_in_paths_stay_in_their_words(tmp_path, capsys):
+    config, out = tmp_path / "my, conf.toml", tmp_path / "my list.txt"
+    config.touch()
+    words = ["--configs", str(config), "--seeds", "0", "--root", str(tmp_path / "my runs"), "--out", str(out)]
+    assert sweep.main(words) == 0
+    told = [shlex.split(line) for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[1] for line in told[:2]] == [f"LIST={out}"] * 2
+    assert told[2][:5] == ["here", "xargs", "-L", "1", "-a"]
+    assert told[2][5] == str(out)
+    listed = shlex.split(out.read_text())
+    assert (listed[0], listed[-1]) == (str(config), f"{tmp_path}/my runs/my, conf-esac-seed0")
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     options.out.write_text(text, encoding="utf-8")
     yield options.out
     yield f"{len(found)} runs, {len(known)} settings"
-    elements = f"0-{len(found) - 1}"
-    yield f"SLURM    LIST={options.out} sbatch --array={elements}%10 jobs/slurm-array.sbatch"
-    yield f"PBS      qsub -v LIST={options.out} -J {elements} jobs/pbs-array.sh"
+    elements, out = f"0-{len(found) - 1}", shlex.quote(str(options.out))
+    yield f"SLURM    LIST={out} sbatch --array={elements}%10 jobs/slurm-array.sbatch"
+    yield f"PBS      LIST={out} qsub -v LIST -J {elements} jobs/pbs-array.sh"
     if not SCRIPTS.is_dir():
         yield f"jobs     {without_scripts()}"
-    yield f"here     xargs -L 1 -a {options.out} mpirun -n 2 python -m esac_mpi"
+    yield f"here     xargs -L 1 -a {out} mpirun -n 2 python -m esac_mpi"
 
 
 def command_line() -> argparse.ArgumentParser:
