@@ -25,7 +25,7 @@ KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,P
 cd "$PBS_O_WORKDIR" && . "$VENV/bin/activate" || exit 1
 tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
 words=("configs/esac/$task.toml" --seed $seed --run-dir "$RUNS/$task-seed$seed")
-[ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "$LIST" | xargs -r printf '%s\n')  # words as a shell has them
+[ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "$LIST" | xargs -r printf '%s\n')  # as a shell
 n=${#words[@]} RUN=${words[@]: -1}; [ $n -gt 1 ] || { echo "$LIST has no line $((INDEX + 1))"; exit 2; }
 
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1

@@ -36,7 +36,7 @@ def refused(*words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["runs/es0"], "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, and so does the command that"),
+        (["runs/es0"], "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, and so does the command"),
         (["runs"], "'runs' is a directory; a configuration file is meant, which ends in .toml"),
         (["hopper.h5", "--seed", "3"], "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
         (["README.md"], f"'README.md' {NEITHER}"),
@@ -70,9 +70,9 @@ def test_values_are_taken_as_before(here):
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"), ("es.sigmo", "es.sigma"), ("horizon", "task.horizon"),
+        ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"), ("es.sigmo", "es.sigma"),
         ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"), ("ESAC.Sigma", "esac.sigma"),
-        ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"),
+        ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"), ("horizon", "task.horizon"),
     ],
 )  # fmt: skip
 def test_a_key_like_one_that_there_is_names_it(wrong, right):

@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import random_search
 from conftest import ROOT, ROUTINE, command
 
+from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.record import files
 from esac_mpi.record.reading import Columns
@@ -21,11 +25,18 @@ algorithm = "random_search"
 [random_search]
 radius = 0.3
 """
+PAGE = ROOT / "docs/extending.md"
 LAST = f'"{ALGORITHMS[-1]}")'
 WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md shows
     "from esac_mpi.config.ppo import PPO\n": "from esac_mpi.config.random_search import RandomSearch\n",
     "    ppo: PPO = field(default_factory=PPO)\n": "    random_search: RandomSearch = field(default_factory=RandomSearch)\n",
 }
+
+
+def forecast():
+    """Return the part of docs/extending.md that can be left out, for forecasts."""
+    (found,) = [code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "def expected(" in code]
+    return found
 
 
 class Extended:
@@ -35,7 +46,8 @@ class Extended:
         self.path = path
         shutil.copytree(ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "tools", path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "tests/random_search.py", path / "esac_mpi/algorithms/random_search.py")  # 1
+        module = (ROOT / "tests/random_search.py").read_text()
+        (path / "esac_mpi/algorithms/random_search.py").write_text(f"{module}\n\n{forecast()}")  # 1
         shutil.copy(ROOT / "tests/random_search_table.py", path / "esac_mpi/config/random_search.py")  # 2
         whole = path / "esac_mpi/config/whole.py"
         text = whole.read_text()
@@ -161,8 +173,17 @@ def test_every_tool_sees_it(extended, straight):
     assert sorted({word for line in lines for word in line.split() if word.startswith("--random")}) == ["--random_search.radius"]
 
 
+def test_the_forecast_of_the_document_needs_the_modules_imports_and_its_own_alone():
+    module = dict(vars(random_search))
+    exec(forecast(), module)
+    pieces = Pieces(np.array([1.0, 2.0]), np.array([10, 20]), 25, making=0.5)
+    made = module["expected"](SimpleNamespace(random_search=SimpleNamespace(points=3)), pieces, 1)
+    assert made.generation.members.tolist() == [2.5, 1.5, 2.5]  # the measured episodes in turn, from the second one on
+    assert (made.env_steps, made.nominal_steps) == (3 * 15, 25)
+
+
 def test_the_document_shows_what_this_test_does():
-    text = (ROOT / "docs/extending.md").read_text()
+    text = PAGE.read_text()
     for name in ("random_search.py", "random_search_table.py"):
         assert (ROOT / "tests" / name).read_text() in text, name
     for added in WHOLE.values():

@@ -182,8 +182,8 @@ def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no
     (tmp_path / "my, list").write_text(f"--run-dir a\n{shlex.join([*words, '--run-dir', str(run)])}\n")
     (tmp_path / "log").write_text("began\n")
     own = "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")  # PBS begins at home
-    which = {"SLURM_ARRAY_TASK_ID": str(index), "PBS_ARRAY_INDEX": str(index), "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
-    told = decide(tmp_path, script, [], LIST=own, **which)
+    which = {"SLURM_ARRAY_TASK_ID": str(index), "PBS_ARRAY_INDEX": str(index), "LIST": own}
+    told = decide(tmp_path, script, [], **which, PROGRAM=str(program), LAUNCH="env", STOP="")
     assert told == ((0, [f"<{word}>" for word in (*words, "--run-dir", run)]) if index == 1 else (2, []))
 
 

@@ -12,8 +12,8 @@ from esac_mpi.config.bounds import PLAIN, Plain
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, hint
 from esac_mpi.config.former import current
-from esac_mpi.config.kwargs import gathered
 from esac_mpi.config.instead import no_file, other_use
+from esac_mpi.config.kwargs import gathered
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import Config
 from esac_mpi.directory import CONFIG, is_run

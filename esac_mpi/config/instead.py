@@ -6,7 +6,7 @@ from os.path import isdir, isfile, join  # false, without an error, for what no 
 from esac_mpi.directory import CONFIG
 from esac_mpi.invocation import called
 
-USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "search")}  # a key of no run: what has it, what reads it
+USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "search")}  # a key of its file: what, its command
 
 
 def no_file(word: str) -> str:
@@ -22,5 +22,7 @@ def no_file(word: str) -> str:
 
 def other_use(table: Container[str], path: str) -> str:
     """Return what a file of this table is and what reads it, empty for a configuration file."""
-    found = [f"{path} is the file of {what}: {called(command)} run {path}" for key, (what, command) in USES.items() if key in table]
-    return found[0] if found else ""
+    for key, (what, command) in USES.items():
+        if key in table:
+            return f"{path} is the file of {what}: {called(command)} run {path}"
+    return ""
