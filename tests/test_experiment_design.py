@@ -1,5 +1,6 @@
 """From an experiment's file to its runs, and what cannot be run."""
 
+import re
 from argparse import Namespace
 from pathlib import Path
 
@@ -31,6 +32,18 @@ es.sigma = 0.3
     assert first.config.policy.hidden == (16,)  # not [settings]'s
     assert first.config.policy.activation == "tanh"  # the file's
     assert first.config.budget.generations == 4  # not the file's 100
+
+
+def test_the_comparison_of_ones_own_that_the_page_shows_is_one(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.S)
+    runs = design.runs(design.experiment(write(tmp_path / "mine.toml", text)), "mine", tmp_path)
+    assert [(run.variant, run.seed, run.config.es.lr_es) for run in runs[:3]] == [
+        ("slow", 0, 0.005),
+        ("fast", 0, 0.02),
+        ("slow", 1, 0.005),
+    ]
+    assert {run.config.es.population_size for run in runs} == {20}
+    assert len(runs) == 10
 
 
 def test_a_limit_turns_off_those_of_the_task_and_wall_time_all(tmp_path):
