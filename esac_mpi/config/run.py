@@ -17,8 +17,8 @@ class Task(Table):
     """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4: CyclicMDP-v0 by the
     paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
     horizon: NonNegativeInt = 0
-    """Truncate episodes after this many steps [steps]; 0 = the task's own time limit. It shortens only: a longer limit is asked of
-    the task itself, by task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
+    """Truncate episodes after this many steps [steps]; 0 = the task's own time limit. It shortens only: a longer limit is
+    asked of the task itself, by task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
     kwargs: Annotated[dict[str, Any], Plain()] = field(default_factory=dict, hash=False)
     """Keyword arguments of gymnasium.make, or of the suite's function for a dm_control task (environment_kwargs = a table):
     [task.kwargs] in a file, --task.kwargs.NAME VALUE or a JSON object here. Part of what the task is."""
