@@ -30,6 +30,7 @@ class Held:
         self.written = 0
         self._lock = -1
         self._closed = threading.Event()
+        self._beating: threading.Thread | None = None
 
     def take(self, create: bool) -> None:
         """Take run.lock, unless it is held already. Raises Refused, naming the holder; OSError."""
@@ -50,8 +51,10 @@ class Held:
             self._lock = -1
 
     def close(self) -> None:
-        """Release the lock for good."""
+        """Release the lock for good; return when nothing touches it any more."""
         self._closed.set()
+        if self._beating is not None:
+            self._beating.join()
         self.let_go()
 
     def beat(self) -> None:
@@ -61,7 +64,8 @@ class Held:
 
     def keep_beating(self) -> None:
         """Touch run.lock beside the work, until close()."""
-        threading.Thread(target=self._beat_until_closed, name="heartbeat", daemon=True).start()
+        self._beating = threading.Thread(target=self._beat_until_closed, name="heartbeat", daemon=True)
+        self._beating.start()
 
     def _beat_until_closed(self) -> None:
         while not self._closed.wait(lock.BEAT):
