@@ -145,9 +145,10 @@ def refuse_discrete(env: Env, algorithm: str, able: Iterable[str]) -> None:
         )
 
 
-def nearest(id: str, valid: Iterable[str]) -> str:
-    """Return the sentence that names the valid id most like `id`."""
-    return f"Did you mean '{difflib.get_close_matches(id, valid, 1, 0.0)[0]}'?"
+def nearest(id: str, valid: Iterable[str], otherwise: str = "") -> str:
+    """Return the sentence that names the valid id most like `id`; where none is like it, `otherwise`."""
+    near = difflib.get_close_matches(id, valid, 1)  # of a likeness of 0.6 and more
+    return f"Did you mean '{near[0]}'?" if near else otherwise
 
 
 def task_horizon(id: str, own: float, requested: int) -> int:

@@ -34,6 +34,7 @@ from esac_mpi.envs.mujoco_tasks import own_step
 
 mujoco = import_mujoco()
 
+OWN_ID = "One of your own is named module:EnvId, by the module that registers it."
 SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
@@ -127,7 +128,7 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **deepcopy(dict(kwargs)))
     except gymnasium.error.UnregisteredEnv as error:
-        raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id))}") from error
+        raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id), OWN_ID)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH") from error

@@ -60,4 +60,5 @@ def _refuse_words(id: str, kwargs: Mapping[str, Any], parameters: Mapping[str, A
 def _nearest(said: str, parameters: Mapping[str, Any]) -> str:
     """Return a hint at the parameter that an unexpected one may have meant."""
     unexpected = re.search(r"unexpected keyword argument '(.+?)'", said)
-    return f" {nearest(unexpected[1], parameters)}" if unexpected and parameters else ""
+    there = f"It takes {', '.join(parameters)}."
+    return f" {nearest(unexpected[1], parameters, there)}" if unexpected and parameters else ""

@@ -138,7 +138,7 @@ def experiment(id: str) -> Experiment:
         raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
     try:
         return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Unusable(f"{path}: not valid TOML: {error}") from error
 
 
