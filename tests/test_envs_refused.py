@@ -54,7 +54,7 @@ def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
         ("HalfCheetah-v9", "Did you mean 'HalfCheetah-v5'"),
         ("LunarLanderContinuous-v2", "use `LunarLanderContinuous-v3`"),
         ("Cyclic-v0", "Did you mean 'CyclicMDP-v0'"),
-        ("Arm-v0", "Unknown task 'Arm-v0'. One of your own is named module:EnvId"),
+        ("Zyxomma-v0", "Unknown task 'Zyxomma-v0'. One of your own is named module:EnvId"),
         ("own_task:Psh-v0", "Did you mean 'own_task:Push-v0'"),
         ("no_such_module:Push-v0", "no_such_module"),
         ("own_task:Several-v0", r"has the actions MultiDiscrete\(\[2 2\]\)"),
