@@ -79,8 +79,8 @@ class Agenda:
             if not task.done:
                 return None
             if self._may_be_told(task):
-                task.progress = max(task.progress, AT_LEAST, self._now - task.start)
-                self._now = task.start + task.progress
+                self._now = max(task.earliest[0], self._now)
+                task.progress = self._now - task.start
                 return self._tasks.pop(task.worker)
         return None
 

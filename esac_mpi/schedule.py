@@ -32,6 +32,11 @@ def with_trials(expected: np.ndarray, episodes: int, trials: int) -> np.ndarray:
     return np.concatenate([expected, np.repeat(one, trials, axis=-1)], axis=-1)
 
 
+def idle(count: int, ranks: int) -> str:
+    """Return what to say of ranks beyond the number that can ever have work at once, empty where there are none."""
+    return f"{ranks - count} rank(s) never have one: {count} would do" if ranks > count else ""
+
+
 def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
     """Return how many turns `ranks` evaluating ranks take for a generation, and what number of them would do better, if any.
 
@@ -40,7 +45,7 @@ def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
     turns = -(-count // ranks)
     found = f"{count} {what} a generation on {ranks} evaluating rank(s): {turns} turn(s)"
     if ranks > count:
-        return found, f"{ranks - count} rank(s) never have one: {count} would do"
+        return found, idle(count, ranks)
     if count >= (1 - WASTE) * turns * ranks:
         return found, ""
     enough, faster = -(-count // turns), -(-count // (turns - 1))

@@ -297,8 +297,8 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
     declares, rows = algorithm.DECLARES, algorithm.board(params).rows
     if declares.work == "tasks":
         workers: int = vars(config.own)["workers"]
-        better = f"{ranks - workers - 1} rank(s) never have one: {workers + 1} would do" if ranks > workers + 1 else ""
-        return f"{workers} individuals at a time on {ranks} rank(s), rank 0 decides and is with the critic", better
+        found = f"{workers} individuals at a time on {ranks} rank(s), rank 0 decides and is with the critic"
+        return found, schedule.idle(workers + 1, ranks)
     if not rows:
         evaluations = f"evaluations, {config.evaluation.episodes} episode(s) every {config.evaluation.every} generation(s)"
         return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""

@@ -24,6 +24,7 @@ KINDS = ("observations", "rewards", "ends")
 class Played(Protocol):
     """What is played: an Env, or a layer of one."""
 
+    id: str
     low: np.ndarray
     high: np.ndarray
 
@@ -67,9 +68,9 @@ def probe(env: Played) -> Probe:
 
 def refuse_not_finite(env: Played, rewards: tuple[bytes, ...]) -> None:
     """Raise TaskError where steps were made and none of their rewards is a finite number."""
-    found = [reward for packed in rewards if packed for reward in struct.unpack("<d", packed)]
+    found = [struct.unpack("<d", packed)[0] for packed in rewards if packed]
     if found and not any(map(math.isfinite, found)):
-        raise TaskError(f"{getattr(env, 'id', 'the task')}: the reward of every one of its first steps is {found[0]}.")
+        raise TaskError(f"{env.id}: the reward of every one of its first steps is {found[0]}.")
 
 
 def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes, bytes]]:
