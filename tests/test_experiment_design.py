@@ -73,6 +73,17 @@ def test_all_variants_of_a_seed_come_first_and_have_names_of_their_own(tmp_path)
     assert {run.config.es.sigma for run in runs} == {0.1, 1.0}
 
 
+def test_some_seeds_alone(tmp_path, capsys):
+    path = write(tmp_path / "toy.toml")
+    found = design.experiment(path)
+    every = design.runs(found, "smoke", tmp_path)
+    assert design.runs(found, "smoke", tmp_path, [1]) == every[2:]
+    assert design.runs(found, "smoke", tmp_path, [1, 0, 1]) == every
+    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--seeds", "1", "2"]) == 2
+    assert capsys.readouterr().err == "--seeds 2: toy, smoke, has 2, from 0 to 1\n"
+    assert not (tmp_path / "runs").exists()
+
+
 def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     options = Namespace(

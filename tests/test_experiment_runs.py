@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from argparse import Namespace
 from dataclasses import replace
 
@@ -82,8 +81,7 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     seen = {**environment(), "SLOW": str(slow)}
     process = subprocess.Popen([*map(str, line)], env=seen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     place = tmp_path / "toy-smoke/cyclic-ES-seed0"
-    wait_for(lambda: (place / "status.json").exists() and json.loads((place / "status.json").read_text())["status"] == "running")
-    time.sleep(1.0)
+    wait_for(lambda: (place / "status.json").exists() and Run.open(place).generation > 0)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (75, "stopped; the same command goes on\n")

@@ -2,16 +2,17 @@
 
     esac-mpi experiment list
     esac-mpi experiment show ID
-    esac-mpi experiment run ID [--budget smoke|small|paper] [--at-once 2]
-    esac-mpi experiment draw ID [--budget B]
+    esac-mpi experiment run ID [--budget smoke|small|paper] [--seeds N ...] [--at-once 2]
+    esac-mpi experiment draw ID [--budget B] [--seeds N ...]
     esac-mpi experiment submit ID [--budget B] [--dry-run]
     esac-mpi experiment speeds
     esac-mpi experiment random TASK [TASK ...]
 
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
 can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
-lasted so long on so many ranks. All variants of seed 0 come first. At its end, and by draw
-at any time, it writes results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
+lasted so long on so many ranks. All variants of seed 0 come first; --seeds makes those of some seeds alone, so that several
+machines share an experiment: results.py takes several results.csv as one. At its end, and by draw at any time, it writes
+results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
 speeds measures what the estimates are made from, random the returns of random actions, the 0 of results.py aggregate (seconds a
 task); both write files beside the experiments. An experiment is a file of configs/experiments/, whose README has the format.
@@ -39,7 +40,7 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     if options.at_once < 1:
         raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
-    runs = design.runs(found, options.budget, options.root)
+    runs = design.runs(found, options.budget, options.root, options.seeds)
     folder = design.folder_of(found, options.budget, options.root)
     folder.mkdir(parents=True, exist_ok=True)
     spent, results = running.Spent(folder), []
@@ -62,7 +63,7 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
 def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
     """Record and draw what there is. Raises Unusable, Failed."""
     found = design.experiment(options.id)
-    runs = design.runs(found, options.budget, options.root)
+    runs = design.runs(found, options.budget, options.root, options.seeds)
     if failed := (yield from drawn(found, runs, design.folder_of(found, options.budget, options.root), options.budget, recorder)):
         raise Failed(f"failed: {', '.join(failed)}")
 
@@ -95,6 +96,8 @@ def command_line() -> argparse.ArgumentParser:
         if what:
             action.add_argument("--root", type=Path, default=Path("runs/experiments"), help="where the experiments' folders are")
             action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
+    for name in ("run", "draw"):
+        actions.choices[name].add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the budget's seeds these alone")
     actions.choices["run"].add_argument("--at-once", type=int, default=2, metavar="N", help="runs at the same time (2)")
     actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
     speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")
