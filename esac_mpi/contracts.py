@@ -83,6 +83,9 @@ class World(Memory, Protocol):
     def node_of(self, rank: int) -> int:
         """Return the node of a rank."""
 
+    def fence(self) -> None:
+        """Order this rank's reads and writes of shared arrays: those before are over before one of those after begins."""
+
     def agree(self) -> bool:
         """Return, on all ranks, whether one wishes to stop; the loop hears of it."""
 

@@ -158,9 +158,11 @@ def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
     for order in orders:
         driver.agenda.give(order.worker, 0, order)
     node = SimpleNamespace(replay=there, written=np.array([20]))
+    fences = []  # what is said to be there, and the newest that is
     for order in orders:
-        list(bring(node, driver.ordered(order, 5)))
+        list(bring(node, lambda: fences.append((node.written[0], there.max())), driver.ordered(order, 5)))
         assert read_ring(there, order.held - 40, order.held).ravel().tolist() == list(range(order.held - 39, order.held + 1))
+    assert fences == [(20, 150), (150, 150), (150, 150)]  # rows, then that they are there; then they are read
 
 
 def test_rank_based_oldest_by_hand():

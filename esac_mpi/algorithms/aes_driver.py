@@ -166,6 +166,7 @@ class Driver:
         refuse_overwritten(self.params.config, state, count, self._read().values())
         state.transitions += count
         write_ring(state.replay, result.rows, state.transitions)
+        self.world.fence()
         state.written[0] = state.transitions
         self._brought[self.world.node] = state.transitions
         self.learner.replay.advance(count)

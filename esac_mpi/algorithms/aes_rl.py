@@ -67,7 +67,7 @@ def board(params: Params) -> Board:
 def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
     """Make one generation: so many arrivals; return its metrics and its timing."""
     start, k = world.clock(), state.generation + 1
-    tasks = world.dispatch(partial(aes_work.work, params, state, learner))
+    tasks = world.dispatch(partial(aes_work.work, params, state, learner, world.fence))
     busy, leading = tasks.busy, tasks.leading
     if not tasks.begun:
         world.over_blocks(lambda _: mark(state), 1, 1)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,15 +61,17 @@ def lasts(cost: float, updates: int) -> int:
     return math.ceil(cost * updates)
 
 
-def work(params: Params, state: State, learner: Any, order: Order) -> Generator[int, None, tuple[int, Any]]:
-    """Do a task; yield how long it has taken so far, and return that and its result.
+def work(
+    params: Params, state: State, learner: Any, fence: Callable[[], None], order: Order
+) -> Generator[int, None, tuple[int, Any]]:
+    """Do a task; yield how long it has taken so far, and return that and its result. fence: as World's.
 
     Of a turn of the critic what ends the run (EndsRun) is a result: it ends it when it is told, as on any other ranks.
     """
     try:
         if order.theta is None:
             return (yield from teach(params, learner, order))
-        yield from bring(state, order)
+        yield from bring(state, fence, order)
         return (yield from individual(params, state, order))
     except Exception as error:
         error.add_note(f"in task {order.number} of worker {order.worker} (seed {params.config.seed})")
@@ -85,17 +87,19 @@ def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tu
     return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 
-def bring(state: State, order: Order) -> Generator[int, None, None]:
+def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[int, None, None]:
     """Put what an order brings into this node's ring, and wait for what others bring."""
     if order.rows is not None:
         write_ring(state.replay, order.rows, order.held)
         while state.written[0] < order.first:
             time.sleep(PAUSE)
             yield 0
+        fence()
         state.written[0] = max(int(state.written[0]), order.held)
     while state.written[0] < order.held:
         time.sleep(PAUSE)
         yield 0
+    fence()
 
 
 def individual(params: Params, state: State, order: Order) -> Generator[int, None, tuple[int, Result]]:

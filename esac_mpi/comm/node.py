@@ -51,9 +51,15 @@ class Node:
 
     def sync(self, wait: Wait | None = None) -> None:
         """Make this node's writes to shared arrays visible to all its ranks; wait for them, in a way of one's own if given."""
-        for window in self._windows:
-            window.Sync()
+        self.fence()
         (wait or self._wait)(self._comm.Ibarrier())
+        self.fence()
+
+    def fence(self) -> None:
+        """Order this rank's reads and writes of shared arrays: those before are over before one of those after begins.
+
+        For who looks at one for what another rank writes there: x86 keeps the order of writes by itself, ARM and POWER do not.
+        """
         for window in self._windows:
             window.Sync()
 

@@ -48,8 +48,7 @@ class World:
         self.clock = clock
         self.rank, self.size = self._comm.rank, self._comm.size
         self.library = library()
-        self.bytes_exchanged = 0
-        self.waited = 0.0
+        self.bytes_exchanged, self.waited = 0, 0.0
         self.leads = self.rank == 0
         self.background: Background | None = None
         self.in_flight = 0
@@ -64,6 +63,7 @@ class World:
 
         together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._node = Node(together, self._wait)
+        self.fence = self._node.fence
         self._leaders = self._comm.Split(0 if together.rank == 0 else MPI.UNDEFINED)
         self.local, self.locals = together.rank, together.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
