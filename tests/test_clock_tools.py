@@ -8,6 +8,8 @@ from clocked_runs import FOUR, run_of
 from commands import command
 from result_rows import history, stored
 
+from esac_mpi.analysis import generation_times, published
+from esac_mpi.analysis import scaling as scalings
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.figures import plt
@@ -15,7 +17,7 @@ from esac_mpi.analysis.plots import figure
 from esac_mpi.analysis.results import reach
 from esac_mpi.analysis.results.traces import on_machine, sections
 
-plot, results, table = command("plot"), command("results"), command("table")
+plot, results, scaling, table = map(command, ("plot", "results", "scaling", "table"))
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
 ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3  # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
 
@@ -55,6 +57,39 @@ def test_a_table_at_equal_computed_time(tmp_path, capsys):
     assert "| 2.00 (2.00, n=1) |" in told("9", "--ranks", "4", "--updates-per-second", "1000")  # 4.4 s
     assert table.main([*at[:3], "--ranks", "4"]) == 2
     assert table.main([*at, "40", "--ranks", "4"]) == 2  # it is not that far
+
+
+def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
+    """Without its evaluation a generation takes 9.6 s, on two ranks 2 less, on four 3."""
+    paths = [str(run_of(tmp_path / name, ROWS, seed=seed).path) for seed, name in enumerate("ab")]
+    line = [*paths, "--ranks", "1", "4", "2", "--numbers", "--out", str(tmp_path / "s.png")]
+    assert scaling.main(line) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ESAC n=4 ranks=1: 9.6 s a generation, 2.4 s an episode, efficiency 1.00",
+        "ESAC n=4 ranks=2: 7.6 s a generation, 1.9 s an episode, efficiency 0.63, computed",
+        "ESAC n=4 ranks=4: 6.6 s a generation, 1.65 s an episode, efficiency 0.36, computed",
+        str(tmp_path / "s.png"),
+    ]
+    assert scaling.main([*paths, "--ranks", "0"]) == 2
+    assert capsys.readouterr().err == "--ranks must be 1 or more\n"
+    other = str(run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path)
+    assert scaling.main([other, "--published", "--out", str(tmp_path / "o.png")]) == 0
+    assert (
+        "no paper prints how long generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does" in capsys.readouterr().err
+    )
+
+
+def test_scaling_beside_what_the_paper_prints(tmp_path):
+    printed, source = published.times("HalfCheetah-v5")
+    assert (printed["ESAC", 50], printed["ES", 50]) == ({2: 162, 64: 58}, {2: 17, 64: 1.5})
+    assert "Figure 5" in source
+    times = generation_times.times_of([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
+    drawing = scalings.figure(times, "a title", printed)
+    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in drawing.axes[0].get_lines()}
+    assert lines["paper: ESAC, n = 20"] == ([2, 64], [97, 62])
+    (hollow,) = [line for line in drawing.axes[0].get_lines() if line.get_markerfacecolor() == "white"]
+    assert list(hollow.get_xdata()) == [2, 64]
+    plt.close(drawing)
 
 
 def clocked(variant, seed, points, clock):

@@ -1,11 +1,12 @@
-"""How long generations took, by algorithm, population size and ranks."""
+"""How long generations took, or by the computed clock would have taken, by algorithm, population size and ranks."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.clock.recorded import generation_seconds
+from esac_mpi.analysis.clock.recorded import Machine, computed, generation_seconds
 from esac_mpi.analysis.curves import column
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
@@ -22,6 +23,7 @@ class Point:
     ranks: int
     seconds: float  # per generation
     episodes: int  # of the population, per generation
+    computed: bool = False  # not measured
 
 
 Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
@@ -39,26 +41,48 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
 
 
-def times_of(runs: list[RunFiles], last: int) -> Times:
-    """Return the times of all runs. Raises Unusable for several tasks, or none with a population."""
+def on(run: RunFiles, measured: Point, ranks: int, last: int) -> Point:
+    """Return what a run would have measured on other ranks. Raises Unusable where no clock can be computed."""
+    lasted = np.diff(computed(run, Machine(ranks), evaluates=False))  # without the first
+    return replace(measured, ranks=ranks, seconds=float(lasted[-last:].mean()), computed=True)
+
+
+def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> Times:
+    """Return the times of all runs, and on ranks that nobody ran on those that are computed from the runs on the fewest.
+
+    Raises Unusable for several tasks, none with a population, or a run without a clock.
+    """
     tasks = sorted({run.config.task.id for run in runs})
     if len(tasks) > 1:
         raise Unusable(f"mixed tasks: {', '.join(tasks)}; draw one at a time")
     if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
         note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
     sizes = {f"{table_of(run.config.algorithm)}.population_size" for run in runs}
-    times: Times = {}
+    lines: dict[tuple[str, int], list[tuple[RunFiles, Point]]] = {}
     for label, found in grouped(runs, sizes)[tasks[0]].items():
         for run in found:
             if (p := point(run, label, last)) is None:
                 note(f"left out, no population or a single generation: {run.path.name}")
                 continue
-            times.setdefault((label, p.n), {}).setdefault(p.ranks, []).append(p)
-    if not times:
+            lines.setdefault((label, p.n), []).append((run, p))
+    if not lines:
         raise Unusable("nothing to draw yet: no run given has two generations of a population")
-    if len({ranks for by_ranks in times.values() for ranks in by_ranks}) == 1:
+    order = sorted(lines, key=lambda line: (line[0], -line[1]))
+    times = {line: by_ranks(lines[line], last, computed_for) for line in order}
+    if len({ranks for found in times.values() for ranks in found}) == 1:
         note("all runs had the same number of ranks: how they scale is not seen")
-    return dict(sorted(times.items(), key=lambda item: (item[0][0], -item[0][1])))
+    return times
+
+
+def by_ranks(measured: list[tuple[RunFiles, Point]], last: int, computed_for: Iterable[int]) -> dict[int, list[Point]]:
+    """Return the points of a line by ranks, computed ones where it has none. Raises Unusable where no clock can be computed."""
+    found: dict[int, list[Point]] = {}
+    for _, p in measured:
+        found.setdefault(p.ranks, []).append(p)
+    fewest = min(found)
+    for ranks in sorted(set(computed_for) - set(found)):
+        found[ranks] = [on(run, p, ranks, last) for run, p in measured if p.ranks == fewest]
+    return found
 
 
 def per_generation(points: list[Point]) -> list[float]:
@@ -71,7 +95,7 @@ def per_episode(points: list[Point]) -> list[float]:
     return [p.seconds / p.episodes for p in points]
 
 
-def efficiency(by_ranks: dict[int, list[Point]]) -> dict[int, float]:
+def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
     """Return the parallel efficiency at each number of ranks, 1 at the fewest."""
-    work = {ranks: ranks * float(np.mean(per_generation(points))) for ranks, points in sorted(by_ranks.items())}
+    work = {ranks: ranks * float(np.mean(per_generation(points))) for ranks, points in sorted(line.items())}
     return {ranks: work[min(work)] / spent for ranks, spent in work.items()}

@@ -7,14 +7,30 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.tables import Cell, Table
 
 BOOK = Path(__file__).with_name("published.toml")
 
 
+def whole() -> dict[str, Any]:
+    """Return all of the book."""
+    return tomllib.loads(BOOK.read_text(encoding="utf-8"))
+
+
 def book() -> dict[str, Any]:
     """Return the papers' tables by the paper's short name."""
-    return tomllib.loads(BOOK.read_text(encoding="utf-8"))
+    return {name: entry for name, entry in whole().items() if "results" in entry}
+
+
+def times(task: str) -> tuple[dict[tuple[str, int], dict[int, float]], str]:
+    """Return what a paper prints of the time on a task, {(algorithm, population size): {CPUs: s}}, and where."""
+    printed = whole()["times"]
+    if task not in printed:
+        note(f"no paper prints how long generations on {task} take; of {', '.join(printed)} one does")
+        return {}, ""
+    entry = printed[task]
+    return {(name, n): dict(zip(entry["cpus"], seconds, strict=False)) for name, n, *seconds in entry["seconds"]}, entry["source"]
 
 
 def published(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]:

@@ -1,6 +1,6 @@
 """The picture of how generations scale with ranks and population size."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -10,14 +10,19 @@ from esac_mpi.analysis.figures import COLOURS, STYLES, Axes, Figure, legend_belo
 from esac_mpi.analysis.generation_times import Times, efficiency, per_episode, per_generation
 
 MARKERS = "os^vDP"
+Printed = dict[tuple[str, int], dict[int, float]]  # {(algorithm, n): {CPUs: seconds per generation}}
 
 
-def draw(axes: Axes, by_x: dict[int, list[float]], look: dict[str, Any], label: str, ideal: bool) -> None:
-    """Draw a line through the means, bars from the smallest to the largest run, and the ideal line."""
+def draw(
+    axes: Axes, by_x: dict[int, list[float]], look: dict[str, Any], label: str, ideal: bool, hollow: Container[int] = ()
+) -> None:
+    """Draw a line through the means, bars from the smallest to the largest run, and the ideal line; hollow: what was computed."""
     x = np.array(sorted(by_x))
     means = np.array([np.mean(by_x[at]) for at in x])
     low, high = np.array([[min(by_x[at]), max(by_x[at])] for at in x]).T
     axes.plot(x, means, **look, lw=1.5, ms=4.5, label=label)
+    empty = np.array([at in hollow for at in x])
+    axes.plot(x[empty], means[empty], **{**look, "ls": "none"}, mfc="white", ms=4.5)
     axes.vlines(x, low, high, color=look["color"], lw=1)
     if ideal and len(x) > 1:
         axes.plot(x, means[0] * x[0] / x, ls=(0, (1, 2)), lw=1, color=look["color"])
@@ -43,16 +48,20 @@ def name_panel(axes: Axes, x: str, y: str, at: set[int], logarithmic: bool = Tru
     axes.set(xlabel=x, ylabel=y)
 
 
-def figure(times: Times, title: str) -> Figure:
-    """Return the figure."""
+def figure(times: Times, title: str, printed: Printed) -> Figure:
+    """Return the figure; printed: what a paper prints, drawn beside it."""
     sizes, labels = sorted({n for _, n in times}), list(dict.fromkeys(label for label, _ in times))
     drawing, ((generation, episode), (share, population)) = panels(2, 2, 4.2, 3.0)
-    for (label, n), by_ranks in times.items():
+    for (label, n), line in times.items():
         look, name = {**style(labels, label), "color": COLOURS[sizes.index(n) % len(COLOURS)]}, f"{label}, n = {n:,}"
-        draw(generation, {r: per_generation(p) for r, p in by_ranks.items()}, look, name, ideal=True)
-        draw(episode, {r: per_episode(p) for r, p in by_ranks.items()}, look, name, ideal=True)
-        draw(share, {r: [value] for r, value in efficiency(by_ranks).items()}, look, name, ideal=False)
-    all_ranks = sorted({ranks for by_ranks in times.values() for ranks in by_ranks})
+        hollow = {ranks for ranks, points in line.items() if points[0].computed}
+        draw(generation, {r: per_generation(p) for r, p in line.items()}, look, name, ideal=not hollow, hollow=hollow)
+        draw(episode, {r: per_episode(p) for r, p in line.items()}, look, name, ideal=not hollow, hollow=hollow)
+        draw(share, {r: [value] for r, value in efficiency(line).items()}, look, name, ideal=False, hollow=hollow)
+    for (label, n), seconds in printed.items():
+        look = {"color": COLOURS[sizes.index(n) % len(COLOURS)] if n in sizes else "0.5", "marker": "+x"[label == labels[0]]}
+        generation.plot(list(seconds), list(seconds.values()), **look, ls=":", lw=0.8, ms=5, label=f"paper: {label}, n = {n}")
+    all_ranks = sorted({ranks for line in times.values() for ranks in line})
     for label in labels:
         for shade, ranks in zip(np.linspace(0.6, 0.0, len(all_ranks)), all_ranks, strict=True):
             by_n = {n: per_generation(found[ranks]) for (name, n), found in times.items() if name == label and ranks in found}
@@ -72,8 +81,9 @@ def figure(times: Times, title: str) -> Figure:
 
 def numbers(times: Times) -> Iterator[str]:
     """Yield a line for each point."""
-    for (label, n), by_ranks in times.items():
-        for ranks, share in efficiency(by_ranks).items():
-            points = by_ranks[ranks]
+    for (label, n), line in times.items():
+        for ranks, share in efficiency(line).items():
+            points = line[ranks]
             seconds, each = np.mean(per_generation(points)), np.mean(per_episode(points))
-            yield f"{label} n={n} ranks={ranks}: {seconds:.4g} s a generation, {each:.4g} s an episode, efficiency {share:.2f}"
+            told = f"{seconds:.4g} s a generation, {each:.4g} s an episode, efficiency {share:.2f}"
+            yield f"{label} n={n} ranks={ranks}: {told}{', computed' * points[0].computed}"

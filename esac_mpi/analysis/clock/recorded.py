@@ -41,27 +41,33 @@ class Machine:
         return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}{rate}"
 
 
-def computed(run: RunFiles, machine: Machine) -> np.ndarray:
-    """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
+def computed(run: RunFiles, machine: Machine, evaluates: bool = True) -> np.ndarray:
+    """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable.
+
+    evaluates: with its evaluations; else as if there had been none.
+    """
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
         raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
-    on_cluster = ends(run, machine.updates_per_second, machine.core)
+    on_cluster = ends(run, machine.updates_per_second, machine.core, evaluates)
     return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
 
 
-def ends(run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None) -> Callable[[Cluster], Iterator[float]]:
+def ends(
+    run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None, evaluates: bool = True
+) -> Callable[[Cluster], Iterator[float]]:
     """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable."""
     if core and (recorded_tasks.has_tasks(run) or bears_offspring(run) or teaches(run)):
         name = run.config.algorithm
         raise Unusable(f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of")
-    if recorded_tasks.has_tasks(run):
-        share = had_a_core(run)
-        found, made = (
-            recorded_tasks.recorded(run, share, updates_per_second),
-            list(recorded_tasks.sections(run, task_parts(run, share))),
-        )
-        return lambda cluster: map(recorded_tasks.queue(found, cluster).go, made)
-    whole = list(generations(run, times(run, core), updates_per_second))
+    share = had_a_core(run)
+    tasks = recorded_tasks.recorded(run, share, updates_per_second) if recorded_tasks.has_tasks(run) else None
+    parts = task_parts(run, share) if tasks else times(run, core)
+    if not evaluates:
+        parts["evaluation"] = np.full_like(parts["evaluation"], np.nan)
+    if tasks:
+        made = list(recorded_tasks.sections(run, parts))
+        return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
+    whole = list(generations(run, parts, updates_per_second))
     return lambda cluster: ticks(whole, cluster)
 
 
