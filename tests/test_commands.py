@@ -78,6 +78,18 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
     assert (tmp_path / "a/metrics.h5").exists()
 
 
+@pytest.mark.parametrize(
+    "words", ["experiment list", "summary {runs}/esac", "evaluate {configs}/tuned/inverted-double-pendulum.h5 --episodes 1"]
+)
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, words):
+    make(tmp_path / "esac")
+    call = [sys.executable, "-m", "esac_mpi.commands", *words.format(runs=tmp_path, configs=ROOT / "configs").split()]
+    process = subprocess.Popen(call, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    _, errors = process.communicate(timeout=200)
+    assert (process.returncode, errors) == (0, "")
+
+
 def completed(tmp_path: Path, *words: str) -> list[str]:
     """Return what bash offers for the last of these words."""
     (tmp_path / "completion").write_text(completion.script("bash"))

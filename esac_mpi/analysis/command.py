@@ -88,8 +88,8 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
     except Unreadable as error:  # a file that was damaged or replaced after the run was opened
         print(error, file=sys.stderr)
         return 65
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who called hears of it
+        raise
     except OSError as error:
         print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
         return 2

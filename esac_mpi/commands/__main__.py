@@ -46,15 +46,25 @@ def refusal(words: list[str]) -> str:
     return f"{SCRIPT}: no command '{words[0]}'; {meant}"
 
 
+def begun(name: str, arguments: list[str]) -> int:
+    """Call a command, on the ranks that there are where it is for several; return its exit code."""
+    command = import_module(f"esac_mpi.commands.{name}")
+    if name in OVER_RANKS:
+        from esac_mpi.policies.ranks import over_ranks
+
+        return over_ranks(command.main, arguments)
+    return command.main(arguments)
+
+
 def carry_out(name: str, arguments: list[str]) -> int:
     """Carry out a command; return its exit code, 2 where it needs a library that is not there."""
     try:
-        command = import_module(f"esac_mpi.commands.{name}")
-        if name in OVER_RANKS:
-            from esac_mpi.policies.ranks import over_ranks
-
-            return over_ranks(command.main, arguments)
-        return command.main(arguments)
+        code = begun(name, arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:

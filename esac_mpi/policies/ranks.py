@@ -68,7 +68,9 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
         return 1
     try:
         code = main(arguments, world)
-    except Exception:
+    except Exception as problem:
+        if world.size == 1 and isinstance(problem, BrokenPipeError):  # of several the launcher reads what they say
+            raise
         end_all(world, traceback.format_exc())
         return 1
     world.free()
