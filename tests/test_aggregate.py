@@ -187,6 +187,7 @@ def test_draws_agree_with_draws_run_by_run():
         ((9, 9), (4, 12), (3, 3), "ES", "not in the mean", "in the mean"),  # 12 and 12 drawn: 0.3 behind
         ((9, 9), (8, 8), (3, 12), "ES", "not in the mean", "in the mean"),  # the other half may be the better one
         ((9,), (8,), (3,), "ES", "not in the mean", "in the mean"),  # one seed has no interval
+        ((9.03, 9.03, 9.15, 9.05, 9.3), (9,) * 5, (3,) * 5, "ES", "no", "in the mean"),  # 0.0112, from 0.0034 on
         ((9.09, 9.09), (9, 9), (3, 3), "ES", "no", "no"),  # 0.009 ahead, with the whole interval: digits of no weight
     ],
 )

@@ -11,6 +11,7 @@ from whole_runs import assert_same_run, killed_at, summary
 
 from esac_mpi import check, experience, set_up, turns
 from esac_mpi.algorithms import cem, cem_rl
+from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.check import memory
 from esac_mpi.comm import Abandoned
 from esac_mpi.config import load
@@ -43,6 +44,11 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
     assert rows["metrics/trained"].tolist() == [0, critic == "serial", 1, 1, 1, 1]  # a parallel one is first taught alone
     assert rows["metrics/gradient_updates"][-1] > 0
     assert rows["metrics/member_updates"][-1] > 0
+    run = Run.open(tmp_path / "straight")
+    (text,) = grid.texts(run, np.array([5]))  # lessons run beside members, and are waited for where they are late
+    for machine in (Machine(1), Machine(4), Machine(4, np.inf), Machine(16, 3000.0), Machine(2, 1000.0)):
+        expected = computed(run, machine)[-1]
+        assert grid.at(grid.parsed(text), rows["metrics/gradient_updates"][-1], machine) == pytest.approx(expected, rel=1e-3)
 
 
 def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(world):

@@ -79,6 +79,13 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
     )
 
 
+def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
+    """A core that the run had for half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
+    found = generation_times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
+    assert [points[0].seconds for points in found.values()] == pytest.approx([19.2, 7.6], rel=1e-4)  # with 0.1 ms of the exchange
+    assert generation_times.efficiency(found) == pytest.approx({1: 1.0, 2: 9.6 / 2 / 7.6}, rel=1e-4)
+
+
 def test_scaling_beside_what_the_paper_prints(tmp_path):
     printed, source = published.times("HalfCheetah-v5")
     assert (printed["ESAC", 50], printed["ES", 50]) == ({2: 162, 64: 58}, {2: 17, 64: 1.5})
@@ -107,6 +114,9 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     path = stored(tmp_path / "r.csv", [*sac, *es])
     assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
     assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))] == [2, 4, 6]  # of 20, 40, 60 updates
+    assert not capsys.readouterr().err
+    on_machine(es, Machine(3))
+    assert "note: 3 ranks: estimated between recorded times" in capsys.readouterr().err
 
     def told(*more):
         assert results.main(["table", path, "--of", "SAC", *more]) == 0

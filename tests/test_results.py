@@ -13,8 +13,9 @@ from conftest import ROOT
 from figure_runs import make
 from result_rows import history, stored, study
 
-from esac_mpi.analysis.clock import Machine
+from esac_mpi.analysis.clock import Core, Machine
 from esac_mpi.analysis.command import opened
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles, verdicts
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.rows import rows as rows_of
@@ -38,12 +39,29 @@ def test_rows_of_a_run(tmp_path):
     assert first == Row(
         "table1", "small", "A-v0", "ESAC", "0.1", 3, generation=1, env_steps=110, nominal_steps=1000, wall_seconds=2.0,
         gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5, return_theta_es=10.0, return_learner=5.0,
-        complete=False,
+        complete=False, settings=first.settings,
     )  # fmt: skip
     assert (second.return_theta_es, second.return_learner, second.better) == (None, None, None)  # not evaluated then
     assert (second.training_episodes, second.fitness_mean) == (4, 7.5)  # all members unstable
     assert (third.env_steps, third.training_episodes, third.training_return, third.fitness_mean) == (330, 8, 17.5, 17.5)
     assert (third.better, third.complete) == (30, True)
+    assert (len(first.settings), second.settings, third.settings) == (8, "", "")
+
+
+def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path, monkeypatch):
+    """Nor those of a clock's other core; seed, task and how often is evaluated make no difference."""
+    monkeypatch.setattr("esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 3))
+
+    def recorded(name, seed, core=None, **settings):
+        (run,) = opened([make(tmp_path / name, (1, 2), seed=seed, **settings)])
+        rowfiles.write(tmp_path / f"{name}.csv", rows_of(run, "x", "small", "ES", "", True, until=(Machine(2, core=core), 9.0)))
+        return tmp_path / f"{name}.csv"
+
+    same = [recorded("a", 0), recorded("b", 1, **{"evaluation.episodes": 2})]
+    assert len(rowfiles.read(same)) == 4
+    for other in (recorded("c", 2, **{"es.lr_es": 0.5}), recorded("d", 2, Core(1e-5, 0.0))):
+        with pytest.raises(Unusable, match=r"x, small, A-v0, ES: rows of other settings, or of another core, under one name"):
+            rowfiles.read([*same, other])
 
 
 def test_numbers_have_six_digits(tmp_path):
@@ -104,7 +122,7 @@ def test_what_is_written_is_read(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["results.csv"]
     head, first, *_ = path.read_text(encoding="utf-8").splitlines()
     assert head.split(",") == [field.name for field in dataclasses.fields(Row)]
-    assert first == "x,small,A-v0,SAC,,0,1,50,50,8,100,1,1,,,4,0,"
+    assert first == "x,small,A-v0,SAC,,0,1,50,50,8,100,1,1,,,4,0,,"
 
 
 def test_a_hundred_runs_are_small(tmp_path):

@@ -24,6 +24,7 @@ class Point:
     seconds: float  # per generation
     episodes: int  # of the population, per generation
     computed: bool = False  # not measured
+    ideal: float = float("nan")  # what the run's computed time on its own ranks would be, perfectly shared [s]; of a computed one
 
 
 Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
@@ -43,8 +44,9 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
 
 def on(run: RunFiles, measured: Point, ranks: int, last: int) -> Point:
     """Return what a run would have measured on other ranks. Raises Unusable where no clock can be computed."""
-    lasted = np.diff(computed(run, Machine(ranks), evaluates=False))  # without the first
-    return replace(measured, ranks=ranks, seconds=float(lasted[-last:].mean()), computed=True)
+    before, after = (np.diff(computed(run, Machine(r), evaluates=False))[-last:].mean() for r in (measured.ranks, ranks))
+    ideal = float(before) * measured.ranks / ranks
+    return replace(measured, ranks=ranks, seconds=float(after), computed=True, ideal=ideal)
 
 
 def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> Times:
@@ -96,6 +98,11 @@ def per_episode(points: list[Point]) -> list[float]:
 
 
 def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
-    """Return the parallel efficiency at each number of ranks, 1 at the fewest."""
-    work = {ranks: ranks * float(np.mean(per_generation(points))) for ranks, points in sorted(line.items())}
-    return {ranks: work[min(work)] / spent for ranks, spent in work.items()}
+    """Return the parallel efficiency at each number of ranks, 1 at the fewest; of computed times, by the computed time there."""
+    least = min(line)
+    work = least * float(np.mean(per_generation(line[least])))
+    found = {}
+    for ranks, points in sorted(line.items()):
+        ideal = np.mean([p.ideal for p in points]) if points[0].computed else work / ranks
+        found[ranks] = float(ideal / np.mean(per_generation(points)))
+    return found

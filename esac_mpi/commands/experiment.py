@@ -3,7 +3,7 @@
     esac-mpi experiment list
     esac-mpi experiment show ID
     esac-mpi experiment run ID [--budget smoke|small|paper] [--seeds N ...] [--at-once 2]
-    esac-mpi experiment draw ID [--budget B] [--seeds N ...]
+    esac-mpi experiment draw ID [--budget B]
     esac-mpi experiment submit ID [--budget B] [--dry-run]
     esac-mpi experiment speeds
     esac-mpi experiment random TASK [TASK ...]
@@ -40,6 +40,7 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     if options.at_once < 1:
         raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
+    every = design.runs(found, options.budget, options.root)
     runs = design.runs(found, options.budget, options.root, options.seeds)
     folder = design.folder_of(found, options.budget, options.root)
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     if heard or any(result.how == "stopped" for result in results):
         raise Failed("stopped; the same command goes on", STOPPED)
     problems = [result.planned.run_dir.name for result in results if result.how == "failed"]
-    problems += yield from drawn(found, runs, folder, options.budget, recorder)
+    problems += yield from drawn(found, every, folder, options.budget, recorder)
     if problems:
         raise Failed(f"failed: {', '.join(problems)}")
 
@@ -63,7 +64,7 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
 def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
     """Record and draw what there is. Raises Unusable, Failed."""
     found = design.experiment(options.id)
-    runs = design.runs(found, options.budget, options.root, options.seeds)
+    runs = design.runs(found, options.budget, options.root)
     if failed := (yield from drawn(found, runs, design.folder_of(found, options.budget, options.root), options.budget, recorder)):
         raise Failed(f"failed: {', '.join(failed)}")
 
@@ -96,8 +97,7 @@ def command_line() -> argparse.ArgumentParser:
         if what:
             action.add_argument("--root", type=Path, default=Path("runs/experiments"), help="where the experiments' folders are")
             action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
-    for name in ("run", "draw"):
-        actions.choices[name].add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the budget's seeds these alone")
+    actions.choices["run"].add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the budget's seeds these alone")
     actions.choices["run"].add_argument("--at-once", type=int, default=2, metavar="N", help="runs at the same time (2)")
     actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
     speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")

@@ -1,5 +1,6 @@
 """What is made of the runs of an experiment: results.csv, and the pictures and tables that its file names."""
 
+import glob
 import subprocess
 import sys
 import zlib
@@ -75,10 +76,14 @@ def described(found: Experiment, planned: Planned, budget: str, done: bool) -> A
 
 
 def kept(folder: Path, run: RunFiles, about: About) -> Path:
-    """Return the file that has a run's rows, written anew where the run is newer."""
-    path = folder / "rows" / f"{run.path.name}-{zlib.crc32(repr(about).encode()):08x}.csv"
+    """Return the file that has a run's rows as it stands; one of another time, or of a program that makes others, is removed."""
     source = run.columns.source
-    if source is None or not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
+    there = (source.stat().st_mtime_ns, source.stat().st_size) if source else None
+    key = zlib.crc32(repr((about, run.generation, there, rows.VERSION)).encode())
+    path = folder / "rows" / f"{run.path.name}-{key:08x}.csv"
+    if source is None or not path.exists():
+        for older in path.parent.glob(f"{glob.escape(run.path.name)}-{'[0-9a-f]' * 8}.csv"):
+            older.unlink()
         rowfiles.write(path, rows.rows(run, *about))
     return path
 

@@ -138,7 +138,8 @@ class Spent:
 def left(planned: Planned, spent: Spent) -> float | None:
     """Return the wall time that a run still has, inf where its own budget or its computed clock ends it, None if it is done.
 
-    A run that failed or died is not done, however long it lasted. Raises Unusable where there is one of other settings.
+    A run that failed or died is not done, however long it lasted, but one that had passed the time of its clock. Raises Unusable
+    where there is one of other settings.
     """
     run = files_of(planned)
     if run and (changed := differences(run.config, planned.config)):

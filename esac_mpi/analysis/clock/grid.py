@@ -2,10 +2,11 @@
 
 A row of results.csv has, for 1, 2, 4 .. 1,024 ranks, the seconds since the start of the run with the learner that it had ("own")
 and with one that updates in no time ("inf"). Where all wait for a phase, any other rate r is "inf" + updates / r. A phase that
-runs beside the evaluation, or beside the making of offspring, is waited for only where it is late; then the text has six rates
-from 30 to 10,000 more, and others lie on straight lines between their neighbours, over the time of an update; from 30 down all
-is waited for. Ranks between powers of two lie on straight lines over 1 / ranks. Values that stay the same from some number of
-ranks on are written once.
+runs beside the evaluation, the making of offspring or individuals is waited for only where it is late; then the text has six
+rates from 30 to 10,000 more, and others lie on straight lines between their neighbours, over the time of an update; from 30 down
+all is waited for. Ranks between powers of two lie on straight lines over 1 / ranks. Both are but estimates: a generation has
+whole turns, so that 28 ranks may take as long as 16, and a phase that is late is so all at once; `estimated` says so. Values that
+stay the same from some number of ranks on are written once.
 
     own 812.3 410.2 208;inf 700.1 352 178.4
 """
@@ -15,7 +16,7 @@ import math
 import numpy as np
 
 from esac_mpi.analysis.clock.core import Core
-from esac_mpi.analysis.clock.recorded import Machine, bears_offspring, duration, ends, phases_beside, times
+from esac_mpi.analysis.clock.recorded import Machine, bears_offspring, duration, ends, phases_beside, teaches, times
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.clock.cluster import Cluster
@@ -48,7 +49,7 @@ def clocks(run: RunFiles, core: Core | None = None) -> Times:
         return {OWN: own}
     if not np.isfinite(lasted).any():
         return {OWN: own}
-    if phases_beside(run) or bears_offspring(run):
+    if phases_beside(run) or bears_offspring(run) or teaches(run):
         return {OWN: own, **{rate: swept(run, rate, core) for rate in (math.inf, *RATES)}}
     return {OWN: own, math.inf: own - np.nan_to_num(lasted - played).cumsum()}
 
@@ -96,6 +97,15 @@ def at(found: Times, updates: float, machine: Machine) -> float:
     slowest = sorted((1 / r, on(found[r], machine.ranks)) for r in rates)
     x, y = np.array(slowest).T
     return float(np.interp(1 / rate, x, y)) + max(0.0, 1 / rate - x[-1]) * updates
+
+
+def estimated(found: Times, machine: Machine) -> str:
+    """Return what of a machine is between those that these times are of, "" where they have it."""
+    rates = {rate for rate in found if 0 < rate < math.inf}
+    between = [f"{machine.ranks:,} ranks"] * (machine.ranks not in RANKS)
+    if rates and RATES[0] < machine.updates_per_second < math.inf and machine.updates_per_second not in rates:
+        between.append(f"{machine.updates_per_second:,g} updates/s")
+    return " and ".join(between)
 
 
 def on(seconds: np.ndarray, ranks: int) -> float:

@@ -48,7 +48,7 @@ def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
     gap, low, high = found[better]
     least = np.min([ends[1] for ends in found.values()])  # of the intervals, nan where one has none
     behind = said(gap < -TENTH - ROUNDING, high < -TENTH - ROUNDING, NO if least >= -TENTH - ROUNDING else UNSHOWN)
-    return Verdict(task, better, gap, low, high, behind, said(gap > ALIKE, least > 0))
+    return Verdict(task, better, gap, low, high, behind, said(gap > ALIKE, least > ALIKE))
 
 
 def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:

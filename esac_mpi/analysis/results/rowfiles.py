@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.analysis.messages import Unusable, damaged, some
 from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
-LATER = {"clock"}  # columns that older files lack
+LATER = {"clock", "settings"}  # columns that older files lack
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
@@ -48,13 +48,24 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read(paths: Iterable[Path]) -> list[Row]:
-    """Return the rows of files in their order. Raises Unusable: not there, empty or twice (code 2), damaged (65)."""
+    """Return the rows of files in their order.
+
+    Raises Unusable: not there, empty, twice, or with other settings or another core under the same name (code 2), damaged (65).
+    """
     found = [row for path in paths for row in read_one(path)]
     ends: dict[Any, int] = {}
     for row in found:
         if row.generation <= ends.get(row.run, -1):
             raise Unusable(f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}: there twice; leave one of the files out")
         ends[row.run] = row.generation
+    settings: dict[Any, set[str]] = {}
+    for row in found:
+        if row.settings:
+            settings.setdefault(row.run[:5], set()).add(row.settings)
+    if mixed := [", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1]:
+        raise Unusable(
+            f"{some(mixed)}: rows of other settings, or of another core, under one name: they are no seeds of the same"
+        )
     return found
 
 

@@ -3,17 +3,20 @@
 A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6 significant digits.
 """
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.analysis import groups
+from esac_mpi.analysis.clock import Core, Machine, computed, grid
 from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run
+VERSION = 2  # of what rows of a run say; one more makes those that were kept anew
 Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
 OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
 
@@ -51,6 +54,8 @@ class Row:
     """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
     clock: str = ""
     """When it would have stood there on other ranks and with another learner (clock/grid.py); "" where that is not known."""
+    settings: str = ""
+    """In a run's first row: a digest of what decides how it learned, but seed and task, and of its clock's core; "" else."""
 
     @property
     def better(self) -> float | None:
@@ -110,11 +115,18 @@ def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -
     return np.append(made[inside][-2:], made[inside][values[inside].argmax()]) if inside.any() else made[:0]
 
 
+def digest(run: RunFiles, core: Core | None) -> str:
+    """Return 8 digits that differ where settings do, those that have their defaults left out, or the core of the clock does."""
+    own = {name: value for name, value in groups.settings(run).items() if value != groups.DEFAULTS.get(name)}
+    return f"{zlib.crc32(repr((sorted(own.items()), core)).encode()):08x}"
+
+
 def rows(
     run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST, until: Time | None = None
 ) -> list[Row]:
     """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
     kept, core = places(run, most, until), until[0].core if until else None
+    settings = digest(run, core)
     generations = column(run, "metrics/generation")[kept]
     _, average = training(run)
     so_many = position(run, "training_episodes")[kept].astype(int)
@@ -140,6 +152,7 @@ def rows(
                 return_learner=rounded(learners.get(generation, np.nan)),
                 complete=done and i == int(kept[-1]),
                 clock=clock,
+                settings=settings if i == int(kept[0]) else "",
             )
         )  # fmt: skip
     return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from esac_mpi.analysis.clock import Machine, grid
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.analysis.messages import Unusable, damaged, note
 from esac_mpi.analysis.names import order
 from esac_mpi.analysis.results.rows import Row
 
@@ -48,8 +48,14 @@ Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 
 def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
-    """Return the rows with the time that they would have stood there on a machine as their wall time. Raises Unusable."""
-    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), row.gradient_updates, machine)) for row in rows]
+    """Return the rows with the time that they would have stood there on a machine as wall time; a note where it is estimated.
+
+    Raises Unusable.
+    """
+    clocks = [(row, clock_of(row)) for row in rows]
+    if between := max((grid.estimated(clock, machine) for _, clock in clocks), key=len, default=""):
+        note(f"{between}: estimated between recorded times, up to a third off; plot.py and table.py of the runs have it exactly")
+    return [dataclasses.replace(row, wall_seconds=grid.at(clock, row.gradient_updates, machine)) for row, clock in clocks]
 
 
 def clock_of(row: Row) -> grid.Times:
