@@ -1,4 +1,4 @@
-"""configs/tuned: the settings that were measured over nine tasks, and a policy of each."""
+"""configs/tuned: the settings that were measured over eight tasks, and a policy of each."""
 
 import re
 
