@@ -29,10 +29,11 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        for handler in logger.handlers:
-            if handler not in handlers:
-                handler.close()
+        ours = [handler for handler in logger.handlers if handler not in handlers]
         logger.handlers[:], logger.propagate = handlers, propagate
+        for handler in ours:
+            with suppress(OSError):  # a full disk has no room for the last lines of log.txt
+                handler.close()
         logger.setLevel(level)
         if errors is not None and hasattr(stdout, "reconfigure"):
             stdout.reconfigure(errors=errors)

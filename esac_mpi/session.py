@@ -116,8 +116,8 @@ def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -
     if asked.looks:
         left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
         return Outcome(check.check(config, world, left, fresh))
-    code = loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener)
-    return Outcome(code, set_up.run_directory(config) if world.leads else None)
+    place = set_up.run_directory(config).absolute() if world.leads else None  # a callback may change the directory
+    return Outcome(loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener), place)
 
 
 def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:

@@ -1,6 +1,7 @@
 """A training by one call from Python: its results, its callback, its errors, and what it leaves behind."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -167,6 +168,36 @@ def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
     with pytest.raises(esac_mpi.NotSaved, match="could not be saved; the checkpoint before it stands") as caught:
         tiny(tmp_path / "run")
     assert caught.value.code == job.UNSAVED
+
+
+def test_a_log_without_room_is_no_error_and_leaves_nothing_behind():
+    class Full(logging.Handler):
+        def close(self):
+            super().close()
+            raise OSError(28, "No space left on device")
+
+    before = log.logger.handlers[:], log.logger.propagate
+    with log.kept():
+        log.logger.addHandler(Full())
+    assert (log.logger.handlers[:], log.logger.propagate) == before
+
+
+def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    run = tiny("run", lambda row: os.chdir(tmp_path / "elsewhere"))
+    assert run.columns["metrics/generation"].tolist() == [1, 2, 3]
+    assert run.path == tmp_path / "run"
+
+
+def test_a_task_of_the_current_directory_is_found_as_by_the_command_line(tmp_path, monkeypatch):
+    made = 'gymnasium.register("Kept-v0", entry_point="kept_here:Walk", max_episode_steps=30)'
+    (tmp_path / "kept_here.py").write_text(f"import gymnasium\nfrom own_envs import Walk\n{made}\n")
+    monkeypatch.chdir(tmp_path)
+    paths = [path for path in sys.path if path not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", paths[:])
+    assert esac_mpi.train(None, {**TINY, "task.id": "kept_here:Kept-v0"}, run_dir="run", quiet=True).generation == 3
+    assert sys.path == paths
 
 
 def left_behind():

@@ -1,5 +1,7 @@
 """tools/render.py: starts that are tilted, balance that is got back, pictures and films."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from commands import command
@@ -130,6 +132,18 @@ def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(stage, "choose_gl", lambda: None)
     assert render.main([str(constant(tmp_path / "c.h5", "CyclicMDP-v0", [0.0, 0.0, 0.0]))]) == 2
     assert capsys.readouterr().err == "CyclicMDP-v0 has no picture\n"
+
+
+def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
+    """A model and data of its own are not MuJoCo's; render() may answer with nothing, and metadata tell no rate."""
+    task = SimpleNamespace(model={}, data=[], metadata={"render_modes": ["rgb_array"], "render_fps": None}, render=lambda: None)
+    env = SimpleNamespace(id="Own-v0", _env=task)
+    assert stage.simulator(env) is None
+    assert stage.seconds_per_step(env) == 1 / 50
+    with pytest.raises(stage.NoPicture, match=r"Own-v0: its render\(\) gave no picture"):
+        stage.Camera(env).picture()
+    task.render = lambda: np.zeros((2, 3, 3), np.uint8)
+    assert stage.Camera(env).picture().shape == (2, 3, 3)
 
 
 @pytest.mark.parametrize(

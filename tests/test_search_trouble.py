@@ -1,6 +1,7 @@
 """A search in trouble: signals at any moment, decisions that were not told, machines that cannot make a trial."""
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -104,6 +105,18 @@ def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monk
         gc.enable()
     assert states(study) == [(number, "failed") for number in range(3)]
     assert left == [0, 0, 0]
+
+
+def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
+    study, place = made(tmp_path, "trials = 2"), tmp_path / "task"
+
+    def breaks(*arguments, **more):
+        raise ZeroDivisionError("of the task")
+
+    monkeypatch.setattr(work.session, "guest", breaks)
+    with pytest.raises(ZeroDivisionError):
+        work.search(study.path, Alone(), status=place)
+    assert json.loads((place / "status.json").read_text())["status"] == "failed"
 
 
 HELD = """

@@ -1,6 +1,7 @@
 """Keyword arguments of a task: how they are said, what they change, who refuses them, and that a run keeps them."""
 
 import json
+import os
 import re
 import tomllib
 
@@ -44,6 +45,13 @@ def test_a_word_is_a_number_a_truth_a_list_or_a_text(text, value):
     kwargs = load(["--task.kwargs.given", text])[0].task.kwargs
     assert kwargs == {"given": value}
     assert type(kwargs["given"]) is type(value)
+
+
+def test_a_text_comes_back_from_a_file_or_is_refused():
+    config = load(["--task.kwargs.mode", 'a\x7fb\n"c', "--task.kwargs.\x7f", "1"])[0]
+    assert updated(Config(), tomllib.loads(to_toml(config)) and from_table(tomllib.loads(to_toml(config)), "it")) == config
+    with pytest.raises(ConfigError, match=r"task\.kwargs"):
+        load(["--task.kwargs.mode", os.fsdecode(b"na\xefve")])
 
 
 def test_a_value_may_be_the_name_of_a_toml_file(file):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.figures import COLOURS, STYLES, Axes, Figure, legend_below, matplotlib, panels
+from esac_mpi.analysis.figures import COLOURS, STYLES, Axes, Figure, headline, legend_below, matplotlib, panels
 from esac_mpi.analysis.generation_times import Times, efficiency, per_episode, per_generation
 
 MARKERS = "os^vDP"
@@ -67,14 +67,15 @@ def figure(times: Times, title: str, printed: Printed) -> Figure:
             by_n = {n: per_generation(found[ranks]) for (name, n), found in times.items() if name == label and ranks in found}
             look = {**style(labels, label), "color": str(shade)}
             if by_n:
-                draw(population, by_n, look, f"{label}, {ranks:,} rank{'s' * (ranks > 1)}", ideal=False)
+                hollow = {n for n in by_n if times[label, n][ranks][0].computed}
+                draw(population, by_n, look, f"{label}, {ranks:,} rank{'s' * (ranks > 1)}", ideal=False, hollow=hollow)
     name_panel(generation, "ranks", "seconds per generation", set(all_ranks))
     name_panel(episode, "ranks", "seconds per episode", set(all_ranks))
     name_panel(share, "ranks", "parallel efficiency", set(all_ranks), logarithmic=False)
     share.axhline(1, ls=(0, (1, 2)), lw=1, color="0.3")
     share.set_ylim(bottom=0)
     name_panel(population, "population size n", "seconds per generation", set(sizes))
-    drawing.suptitle(title, fontsize="medium")
+    headline(drawing, title)
     legend_below(drawing, np.array([generation, population]))
     return drawing
 

@@ -90,10 +90,16 @@ class Plain(Bound):
 
 def _is_plain(value: Any, deep: int) -> bool:
     if isinstance(value, dict):
-        return deep > 0 and all(isinstance(name, str) and name and _is_plain(entry, deep - 1) for name, entry in value.items())
+        return deep > 0 and all(_is_name(name) and _is_plain(entry, deep - 1) for name, entry in value.items())
     if isinstance(value, list):
         return deep > 0 and all(_is_plain(entry, deep - 1) for entry in value)
-    return type(value) in (str, bool, int) or (type(value) is float and not math.isnan(value))
+    if type(value) is str:
+        return not re.search("[\ud800-\udfff]", value)  # of bytes that are no UTF-8, which no file of ours can hold
+    return type(value) in (bool, int) or (type(value) is float and not math.isnan(value))
+
+
+def _is_name(name: Any) -> bool:
+    return type(name) is str and bool(name) and _is_plain(name, 0)
 
 
 @dataclass(frozen=True)

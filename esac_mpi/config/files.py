@@ -99,14 +99,18 @@ def _coerce(name: str, value: Any, source: str) -> Any:
 
 
 def _toml_key(name: str) -> str:
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml_text(name)
+
+
+def _toml_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # which JSON leaves as it is
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _toml_text(value)
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
     if isinstance(value, dict):

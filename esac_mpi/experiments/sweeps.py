@@ -11,13 +11,15 @@ from esac_mpi.config import ALGORITHMS, ConfigError, load, read_toml
 from esac_mpi.config.reads import reads
 from esac_mpi.experiments.settings import DEFAULT, full_name
 
+OWN = {"seed": "seeds are --seeds", "run_dir": "every run has its own, below --root", "algorithm": "algorithms are --algorithms"}
+
 
 def seeds(texts: list[str]) -> list[int]:
     """Return the seeds that numbers and ranges like 0-4 name. Raises Unusable."""
     found: list[int] = []
     for text in texts:
         first, dash, last = text.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not (last.isdecimal() and int(last) >= int(first))):
             raise Unusable(f"--seeds {text}: expected a number or a range like 0-4")
         found += range(int(first), int(last or first) + 1)
     return list(dict.fromkeys(found))
@@ -29,6 +31,8 @@ def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> li
     for name, *values in varied:
         if not values:
             raise Unusable(f"--set {name}: needs one value or more")
+        if name in OWN:
+            raise Unusable(f"--set {name}: {OWN[name]}")
         full = full_name(algorithm, name)
         if reads(algorithm, full) or not any(reads(other, full) for other in algorithms):
             found.append([(full, value) for value in values])

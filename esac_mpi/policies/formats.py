@@ -101,6 +101,7 @@ def difference(policy: Any, act: Actor) -> float:
         x = policy.normaliser.mean + policy.normaliser.std * x
     x = x.astype(np.float32)
     ours, centre, half = policy(x), (policy.high + policy.low) / 2, (policy.high - policy.low) / 2
+    half = np.where(half > 0, half, 1)  # where there is but one action both take it
     largest = float((np.abs(ours - centre) / half).max())
     return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
 

@@ -55,7 +55,8 @@ def simulator(env: Env) -> tuple[Any, Any] | None:
     task = library(env)
     if hasattr(task, "physics"):
         return task.physics.model.ptr, task.physics.data.ptr
-    return (task.model, task.data) if hasattr(task, "model") and hasattr(task, "data") else None
+    state = getattr(task, "model", None), getattr(task, "data", None)
+    return state if [type(part).__name__ for part in state] == ["MjModel", "MjData"] else None
 
 
 def seconds_per_step(env: Env) -> float:
@@ -63,7 +64,7 @@ def seconds_per_step(env: Env) -> float:
     task = library(env)
     if hasattr(task, "control_timestep"):
         return float(task.control_timestep())
-    return float(getattr(task, "dt", 0) or 1 / getattr(task, "metadata", {}).get("render_fps", 50))
+    return float(getattr(task, "dt", 0) or 1 / (getattr(task, "metadata", {}).get("render_fps") or 50))
 
 
 class Camera:
@@ -103,9 +104,12 @@ class Camera:
         task = library(self._env)
         task.render_mode = "rgb_array"
         try:
-            return np.asarray(task.render())
+            drawn = np.asarray(task.render())
         except Exception as error:  # each library has its own
             raise NoPicture(f"{self._env.id}: {error}") from error
+        if drawn.dtype != np.uint8 or drawn.shape[2:] != (3,):
+            raise NoPicture(f"{self._env.id}: its render() gave no picture, uint8 [height, width, 3]")
+        return drawn
 
     def close(self) -> None:
         """Free the OpenGL context; EGL complains if Python's end does it."""

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -162,7 +163,8 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 def image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], joined: Mapping[str, Joined] | None = None) -> Image:
     """Return an HDF5 file of the arrays and attributes; those that are joined are the newest rows of their columns."""
-    with h5py.File("image", "w", driver="core", backing_store=False) as file:
+    unique = f"image-{threading.get_ident()}"  # by its name HDF5 tells it from one that another thread makes
+    with h5py.File(unique, "w", driver="core", backing_store=False) as file:
         for name, array in arrays.items():
             array = np.asarray(array)
             if joined and name in joined:

@@ -103,7 +103,12 @@ def carried_out(world: Any, trainings: Trainings | None) -> int:
         goes_on, code = world.from_root((order is not None, code))
         if not goes_on:
             return code
-        ending = trained(order, world)
+        try:
+            ending = trained(order, world)
+        except Exception as error:
+            if trainings:
+                trainings.throw(error)  # which says that the task failed, and raises it again
+            raise
 
 
 def following(trainings: Trainings, ending: Ending | None) -> tuple[Order | None, int]:
