@@ -1,7 +1,6 @@
 """A training by one call from Python: its results, its callback, its errors, and what it leaves behind."""
 
 import json
-import logging
 import os
 import re
 import signal
@@ -168,18 +167,6 @@ def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
     with pytest.raises(esac_mpi.NotSaved, match="could not be saved; the checkpoint before it stands") as caught:
         tiny(tmp_path / "run")
     assert caught.value.code == job.UNSAVED
-
-
-def test_a_log_without_room_is_no_error_and_leaves_nothing_behind():
-    class Full(logging.Handler):
-        def close(self):
-            super().close()
-            raise OSError(28, "No space left on device")
-
-    before = log.logger.handlers[:], log.logger.propagate
-    with log.kept():
-        log.logger.addHandler(Full())
-    assert (log.logger.handlers[:], log.logger.propagate) == before
 
 
 def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):

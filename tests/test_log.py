@@ -244,3 +244,15 @@ def test_figures():
     assert [duration(s) for s in (0.4, 59.4, 130, 3600 * 3 + 300, 86400 * 4 + 7200, float("inf"))] == [
         "0s", "59s", "2m10s", "3h05m", "4d02h", "?",
     ]  # fmt: skip
+
+
+def test_a_log_without_room_is_no_error_and_leaves_nothing_behind():
+    class Full(logging.Handler):
+        def close(self):
+            super().close()
+            raise OSError(28, "No space left on device")
+
+    before = log.logger.handlers[:], log.logger.propagate
+    with log.kept():
+        log.logger.addHandler(Full())
+    assert (log.logger.handlers[:], log.logger.propagate) == before
