@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import subprocess
+import threading
 import time
 
 import h5py
@@ -174,3 +175,23 @@ for g in range(2, 10_000):
     process.wait()
     process.stdout.close()
     assert seen == sorted(seen)
+
+
+def test_threads_publish_at_the_same_time(tmp_path):
+    """HDF5 tells files in memory apart by their names."""
+    failed = []
+
+    def publishes(name):
+        try:
+            for _ in range(30):
+                publish(tmp_path / name, {str(i): np.arange(9.0) for i in range(20)}, {"name": name})
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publishes, args=(f"{n}.h5",)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert [read(tmp_path / f"{n}.h5")[1]["name"] for n in range(3)] == ["0.h5", "1.h5", "2.h5"]
