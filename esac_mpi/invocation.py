@@ -1,5 +1,9 @@
-"""How a command is called from where its user is: `esac-mpi plot` where it is installed, `python tools/plot.py` in a checkout."""
+"""How a command is called from where its user is: `esac-mpi plot` where it is installed, `python tools/plot.py` in a checkout.
 
+And what of the user's own is found from there.
+"""
+
+import os
 import re
 import shlex
 import shutil
@@ -14,6 +18,18 @@ SCRIPT = "esac-mpi"  # the installed command (setup.cfg)
 def version() -> str:
     """Return the words that --version says."""
     return f"esac_mpi {__version__}"
+
+
+def look_here() -> str:
+    """Let a task of one's own be found in the current directory, as by `python -m`: a script looks beside itself alone.
+
+    Return what sys.path has more by it, "" for nothing.
+    """
+    here = os.getcwd()
+    if sys.flags.safe_path or here in sys.path:
+        return ""
+    sys.path.insert(1, here)
+    return here
 
 
 def called(name: str, package: Path = Path(__file__).parent) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 
 from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, rollout, set_up, threads
 from esac_mpi.config import Config, ConfigError
+from esac_mpi.invocation import look_here
 from esac_mpi.stop import EndsRun
 
 ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
@@ -189,7 +190,11 @@ def interrupt() -> None:
 
 @contextmanager
 def put_back() -> Iterator[None]:
-    """Put back what a training changes in its process: numbers of threads, global random numbers, what a GPU asks of torch."""
+    """Put back what a training changes in its process: numbers of threads, global random numbers, what a GPU asks of torch.
+
+    A task in the current directory is found meanwhile.
+    """
+    here = look_here()
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - a learner's library sets it
     try:
         with threads.one_each() as known, learners.put_back():
@@ -197,5 +202,7 @@ def put_back() -> Iterator[None]:
                 log.warn("numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line")
             yield
     finally:
+        if here in sys.path:
+            sys.path.remove(here)
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002

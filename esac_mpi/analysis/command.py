@@ -1,7 +1,6 @@
 """What the commands do alike: open the runs asked for, print what was made, or say in a sentence why not."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -69,12 +68,6 @@ def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
         failure.code = code
         raise failure
     return list(runs.values())
-
-
-def look_here() -> None:
-    """Let a task of one's own be found in the current directory, as in training: a script looks beside itself alone."""
-    if not sys.flags.safe_path and os.getcwd() not in sys.path:
-        sys.path.insert(1, os.getcwd())
 
 
 def ended(action: Callable[[], Iterable[object]]) -> int:

@@ -37,10 +37,11 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.clock.cluster import Cluster
+from esac_mpi.invocation import look_here
 
 # modules of esac_mpi.benchmarks
 BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "aes", "startup", "scaling", "clock", "race", "history")

@@ -28,7 +28,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.analysis.command import parser
+from esac_mpi.invocation import look_here
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
 from esac_mpi.record import Unreadable
 

@@ -29,9 +29,10 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import ended, look_here, parser, refuse_unread
+from esac_mpi.analysis.command import ended, parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.relatives import Relative, Visits, visits, write
+from esac_mpi.invocation import look_here
 from esac_mpi.policies import offspring
 from esac_mpi.policies.offspring import Study
 from esac_mpi.policies.population import Population, restored

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import look_here, parser
+from esac_mpi.analysis.command import parser
+from esac_mpi.invocation import look_here
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policies import posture, recovery, stage
 from esac_mpi.record import Unreadable

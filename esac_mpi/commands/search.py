@@ -46,8 +46,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import ended, look_here, parser, written
+from esac_mpi.analysis.command import ended, parser, written
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.invocation import look_here
 
 
 def taken(options: argparse.Namespace) -> int:

@@ -7,10 +7,7 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -122,30 +119,14 @@ def _maker(id: str) -> Any:
     """Return what makes a registered environment, which takes its keyword arguments."""
     module, _, name = id.rpartition(":")
     if module:
-        with looked_for_here():
-            import_module(module)
+        import_module(module)
     maker = gymnasium.spec(name).entry_point
     return gymnasium.envs.registration.load_env_creator(maker) if isinstance(maker, str) else maker
 
 
-@contextmanager
-def looked_for_here() -> Iterator[None]:
-    """Let modules of the current directory be found, last of all, where Python was not told to leave it out (-P)."""
-    here = os.getcwd()
-    if sys.flags.safe_path or {"", here} & {*sys.path}:
-        yield
-        return
-    sys.path.append(here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-
-
 def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        with looked_for_here():
-            env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **deepcopy(dict(kwargs)))
+        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **deepcopy(dict(kwargs)))
     except gymnasium.error.UnregisteredEnv as error:
         raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id), OWN_ID)}") from error
     except ModuleNotFoundError as error:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi import envs
-from esac_mpi.analysis.command import look_here
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results.scores import random_returns
 from esac_mpi.experiments.design import FOLDER, ours
+from esac_mpi.invocation import look_here
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.rollout import explore
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi import envs, learners, turns
-from esac_mpi.analysis.command import look_here
 from esac_mpi.analysis.messages import note
 from esac_mpi.benchmarks import competitors
 from esac_mpi.config import Config, updated
 from esac_mpi.experiments.design import ours
 from esac_mpi.experiments.estimates import SPEEDS
+from esac_mpi.invocation import look_here
 from esac_mpi.policy import Layout, Policy
 from esac_mpi.rollout import play
 
