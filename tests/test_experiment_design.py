@@ -77,8 +77,8 @@ def test_some_seeds_alone(tmp_path, capsys):
     path = write(tmp_path / "toy.toml")
     found = design.experiment(path)
     every = design.runs(found, "smoke", tmp_path)
-    assert design.runs(found, "smoke", tmp_path, [1]) == every[2:]
-    assert design.runs(found, "smoke", tmp_path, [1, 0, 1]) == every
+    assert experiment.of_seeds(every, [1], "toy") == every[2:]
+    assert experiment.of_seeds(every, [1, 0, 1], "toy") == every
     assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--seeds", "1", "2"]) == 2
     assert capsys.readouterr().err == "--seeds 2: toy, smoke, has 2, from 0 to 1\n"
     assert not (tmp_path / "runs").exists()

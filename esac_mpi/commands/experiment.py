@@ -28,11 +28,21 @@ from pathlib import Path
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.experiments import design, running
+from esac_mpi.experiments.design import Planned
 from esac_mpi.experiments.jobs import submitted
 from esac_mpi.experiments.products import Recorder, drawn, keep, recorded
 from esac_mpi.experiments.shown import listing, shown
 
 STOPPED = 75
+
+
+def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:
+    """Return the runs of these seeds, None = all. Raises Unusable, naming what they are of, for a seed that there is not."""
+    there = {run.seed for run in runs}
+    for seed in seeds or []:
+        if seed not in there:
+            raise Unusable(f"--seeds {seed}: {what}, has {len(there)}, from 0 to {max(there)}")
+    return [run for run in runs if seeds is None or run.seed in seeds]
 
 
 def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
@@ -41,7 +51,7 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
         raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
     every = design.runs(found, options.budget, options.root)
-    runs = design.runs(found, options.budget, options.root, options.seeds)
+    runs = of_seeds(every, options.seeds, f"{found.id}, {options.budget}")
     folder = design.folder_of(found, options.budget, options.root)
     folder.mkdir(parents=True, exist_ok=True)
     spent, results = running.Spent(folder), []

@@ -267,19 +267,13 @@ def folder_of(found: Experiment, budget: str, root: Path) -> Path:
     return root / f"{found.id}-{budget}"
 
 
-def runs(found: Experiment, name: str, root: Path, seeds: list[int] | None = None) -> list[Planned]:
-    """Return the runs of a budget, all of one seed before those of the next, their settings checked.
-
-    seeds: of the budget's, those that are meant; None = all. Raises Unusable.
-    """
+def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
+    """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
     b = chosen(found, name)
-    for seed in seeds or []:
-        if not 0 <= seed < b.seeds:
-            raise Unusable(f"--seeds {seed}: {found.id}, {name}, has {b.seeds}, from 0 to {b.seeds - 1}")
     compared = product(b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants)
     settled = [planned(found, b, *one) for one in compared]
     made: dict[Path, Planned] = {}
-    for seed, run, ranks in product(sorted(set(seeds)) if seeds else range(b.seeds), settled, b.ranks or [0]):
+    for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
         where = folder_of(found, name, root) / "-".join(parts)
         line = [str(seed) if before == "--seed" else token for before, token in zip(["", *run.line], run.line, strict=False)]
