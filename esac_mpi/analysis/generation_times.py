@@ -1,15 +1,16 @@
 """How long generations took, or by the computed clock would have taken, by algorithm, population size and ranks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from esac_mpi.analysis.busy import busy
-from esac_mpi.analysis.clock.recorded import Machine, computed, generation_seconds
+from esac_mpi.analysis.clock.recorded import ends, generation_seconds
 from esac_mpi.analysis.curves import column
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.clock.cluster import Cluster
 from esac_mpi.config import table_of
 from esac_mpi.record import RunFiles
 
@@ -23,8 +24,12 @@ class Point:
     ranks: int
     seconds: float  # per generation
     episodes: int  # of the population, per generation
-    computed: bool = False  # not measured
-    ideal: float = float("nan")  # what the run's computed time on its own ranks would be, perfectly shared [s]; of a computed one
+    ideal: float | None = None  # of a computed one: the computed time on the run's own ranks, shared without loss [s]
+
+    @property
+    def computed(self) -> bool:
+        """Whether nobody ran this."""
+        return self.ideal is not None
 
 
 Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
@@ -42,11 +47,16 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
 
 
-def on(run: RunFiles, measured: Point, ranks: int, last: int) -> Point:
-    """Return what a run would have measured on other ranks. Raises Unusable where no clock can be computed."""
-    before, after = (np.diff(computed(run, Machine(r), evaluates=False))[-last:].mean() for r in (measured.ranks, ranks))
-    ideal = float(before) * measured.ranks / ranks
-    return replace(measured, ranks=ranks, seconds=float(after), computed=True, ideal=ideal)
+def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
+    """Yield what a run would have measured on other numbers of ranks. Raises Unusable where no clock can be computed."""
+    on_cluster = ends(run, evaluates=False)
+
+    def seconds(count: int) -> float:
+        return float(np.diff(list(on_cluster(Cluster(count))))[-last:].mean())  # without the first generation
+
+    work = measured.ranks * seconds(measured.ranks)
+    for count in ranks:
+        yield replace(measured, ranks=count, seconds=seconds(count), ideal=work / count)
 
 
 def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> Times:
@@ -81,9 +91,11 @@ def by_ranks(measured: list[tuple[RunFiles, Point]], last: int, computed_for: It
     found: dict[int, list[Point]] = {}
     for _, p in measured:
         found.setdefault(p.ranks, []).append(p)
-    fewest = min(found)
-    for ranks in sorted(set(computed_for) - set(found)):
-        found[ranks] = [on(run, p, ranks, last) for run, p in measured if p.ranks == fewest]
+    fewest, others = min(found), sorted(set(computed_for) - set(found))
+    for run, p in measured if others else ():
+        if p.ranks == fewest:
+            for other in elsewhere(run, p, others, last):
+                found.setdefault(other.ranks, []).append(other)
     return found
 
 
@@ -103,6 +115,6 @@ def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
     work = least * float(np.mean(per_generation(line[least])))
     found = {}
     for ranks, points in sorted(line.items()):
-        ideal = np.mean([p.ideal for p in points]) if points[0].computed else work / ranks
-        found[ranks] = float(ideal / np.mean(per_generation(points)))
+        ideals = [p.ideal for p in points if p.ideal is not None] or [work / ranks]
+        found[ranks] = float(np.mean(ideals) / np.mean(per_generation(points)))
     return found

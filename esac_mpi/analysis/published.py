@@ -10,6 +10,7 @@ import numpy as np
 from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.tables import Cell, Table
 
+Times = dict[tuple[str, int], dict[int, float]]  # {(algorithm, population size): {CPUs: seconds per generation}}
 BOOK = Path(__file__).with_name("published.toml")
 
 
@@ -23,8 +24,8 @@ def book() -> dict[str, Any]:
     return {name: entry for name, entry in whole().items() if "results" in entry}
 
 
-def times(task: str) -> tuple[dict[tuple[str, int], dict[int, float]], str]:
-    """Return what a paper prints of the time on a task, {(algorithm, population size): {CPUs: s}}, and where."""
+def times(task: str) -> tuple[Times, str]:
+    """Return what a paper prints of the time of a generation on a task, and where."""
     printed = whole()["times"]
     if task not in printed:
         note(f"no paper prints how long generations on {task} take; of {', '.join(printed)} one does")

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis import published
 from esac_mpi.analysis.figures import COLOURS, STYLES, Axes, Figure, headline, legend_below, matplotlib, panels
 from esac_mpi.analysis.generation_times import Times, efficiency, per_episode, per_generation
 
 MARKERS = "os^vDP"
-Printed = dict[tuple[str, int], dict[int, float]]  # {(algorithm, n): {CPUs: seconds per generation}}
 
 
 def draw(
@@ -48,7 +48,7 @@ def name_panel(axes: Axes, x: str, y: str, at: set[int], logarithmic: bool = Tru
     axes.set(xlabel=x, ylabel=y)
 
 
-def figure(times: Times, title: str, printed: Printed) -> Figure:
+def figure(times: Times, title: str, printed: published.Times) -> Figure:
     """Return the figure; printed: what a paper prints, drawn beside it."""
     sizes, labels = sorted({n for _, n in times}), list(dict.fromkeys(label for label, _ in times))
     drawing, ((generation, episode), (share, population)) = panels(2, 2, 4.2, 3.0)

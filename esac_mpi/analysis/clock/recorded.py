@@ -41,21 +41,21 @@ class Machine:
         return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}{rate}"
 
 
-def computed(run: RunFiles, machine: Machine, evaluates: bool = True) -> np.ndarray:
-    """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable.
-
-    evaluates: with its evaluations; else as if there had been none.
-    """
+def computed(run: RunFiles, machine: Machine) -> np.ndarray:
+    """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
         raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
-    on_cluster = ends(run, machine.updates_per_second, machine.core, evaluates)
+    on_cluster = ends(run, machine.updates_per_second, machine.core)
     return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
 
 
 def ends(
     run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None, evaluates: bool = True
 ) -> Callable[[Cluster], Iterator[float]]:
-    """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable."""
+    """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable.
+
+    evaluates: with the run's evaluations; else as if there had been none.
+    """
     if core and (recorded_tasks.has_tasks(run) or bears_offspring(run) or teaches(run)):
         name = run.config.algorithm
         raise Unusable(f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of")
