@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esac_mpi.envs import LARGEST, Env
+from esac_mpi.envs import LARGEST, Env, half_range
 
 
 class Columns(NamedTuple):
@@ -89,8 +89,7 @@ class Recorder:
 
     def __init__(self, env: Env, capacity: int) -> None:
         self._env = env
-        self._centre, half = (env.high + env.low) / 2, (env.high - env.low) / 2
-        self._half = np.where(half > 0, half, 1).astype(half.dtype)  # where there is but one action it is 0
+        self._centre, self._half = (env.high + env.low) / 2, half_range(env.low, env.high)
         self.rows = np.zeros((capacity, width(env.observation_size, env.action_size)), np.float32)
         self.count = 0
 

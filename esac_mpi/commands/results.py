@@ -50,11 +50,12 @@ OF_PICTURES = sorted({name for names in READ.values() for name in names})
 
 def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
     """Return the runs, and what their wall time is; together: of all experiments and budgets as one. Raises Unusable."""
-    if not 0 <= getattr(options, "seconds", 0.0) < math.inf:
+    seconds = getattr(options, "seconds", 0.0)  # a picture has none
+    if not 0 <= seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
     rows, machine = read(options.files), machine_of(options)
     rows = by_task(rows) if together else rows
-    return sections(on_machine(rows, machine) if machine else rows), Wall(machine, getattr(options, "seconds", 0.0))
+    return sections(on_machine(rows, machine) if machine else rows), Wall(machine, seconds)
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:

@@ -71,6 +71,12 @@ class Env(Protocol):
         ...
 
 
+def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return half the range of an action, by which its distance from the middle is divided; 1 where there is but one action."""
+    half = (high - low) / 2
+    return np.where(half > 0, half, half.dtype.type(1))
+
+
 def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
     """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from."""
     scaled = (env.high + env.low) / 2 + (env.high - env.low) / 2 * action

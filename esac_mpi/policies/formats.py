@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.envs import half_range
 from esac_mpi.policies.torch_modules import module, sac
 
 TOLERANCE = 1e-4  # largest difference of an action, in half ranges of the action
@@ -100,8 +101,7 @@ def difference(policy: Any, act: Actor) -> float:
     if policy.normaliser is not None:
         x = policy.normaliser.mean + policy.normaliser.std * x
     x = x.astype(np.float32)
-    ours, centre, half = policy(x), (policy.high + policy.low) / 2, (policy.high - policy.low) / 2
-    half = np.where(half > 0, half, 1)  # where there is but one action both take it
+    ours, centre, half = policy(x), (policy.high + policy.low) / 2, half_range(policy.low, policy.high)
     largest = float((np.abs(ours - centre) / half).max())
     return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
 
