@@ -206,12 +206,23 @@ def test_a_run_keeps_them_and_its_policy_is_evaluated_in_the_task_that_they_make
         assert evaluate.main(arguments, ranks.Alone()) == 0
         found.append(json.loads(capsys.readouterr().out)["mean"])
     assert found[0] < found[1]  # control costs five times as much
-    assert evaluate.main([str(where), "--episodes", "1", "--horizon", "5"], ranks.Alone()) == 0
+    assert evaluate.main([str(where), "--episodes", "1"], ranks.Alone()) == 0
     assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in capsys.readouterr().out
 
 
-def test_a_policy_of_before_has_none(tmp_path):
-    assert Policy.load(save(tmp_path / "policy.h5")).task_kwargs == {}
+def test_a_policy_is_evaluated_for_as_long_as_its_training_played(tmp_path, alone, capsys):
+    where, evaluate = tmp_path / "run", command("evaluate")
+    alone("--run-dir", where, *SMALL, "--budget.generations", 1)
+    assert Policy.load(where).horizon == 5
+    for more, length in (([], 5), (["--horizon", "7"], 7), (["--horizon", "0"], 1000), (["--task", "HalfCheetah-v5"], 1000)):
+        assert evaluate.main([str(where), "--episodes", "1", "--json", *more], ranks.Alone()) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["lengths"], found["horizon"]) == ([length], length)
+
+
+def test_a_policy_of_before_has_neither(tmp_path):
+    policy = Policy.load(save(tmp_path / "policy.h5"))
+    assert (policy.task_kwargs, policy.horizon) == ({}, 0)
 
 
 def test_nothing_is_created_where_they_are_refused(tmp_path):

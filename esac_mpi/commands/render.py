@@ -129,7 +129,7 @@ def main(argv: list[str]) -> int:
     look_here()
     try:
         policy = Policy.load(options.policy)
-        env = envs.make(policy.task, LONGEST, policy.task_kwargs)
+        env = envs.make(policy.task, LONGEST if options.trials else policy.horizon or LONGEST, policy.task_kwargs)
         names = ("trials.png", "trials.pdf") if options.trials else ("strip.png",)
         files = [options.out] if options.out else [policy.path.with_name(name) for name in names]
         if options.trials:

@@ -14,9 +14,13 @@ class Misfit(Exception):
     """The policy cannot act in this task."""
 
 
-def make_env(policy: Any, task: str, horizon: int) -> envs.Env:
-    """Return the task that the policy is to play, its own by default, made as it was. Raises TaskError, Misfit."""
-    env = envs.make(task or policy.task, horizon, {} if task else policy.task_kwargs)
+def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
+    """Return the task that the policy is to play, by default its own, made and truncated as in training.
+
+    horizon: where episodes are truncated [steps]; 0: the task's own limit. Raises TaskError, Misfit.
+    """
+    made = (task, 0, {}) if task else (policy.task, policy.horizon, policy.task_kwargs)
+    env = envs.make(made[0], made[1] if horizon is None else horizon, made[2])
     needs = (env.observation_size, env.action_size)
     has = (policy.layout.sizes[0], policy.layout.sizes[-1])
     if needs != has:
