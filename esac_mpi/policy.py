@@ -152,8 +152,23 @@ class Policy:
         self.low, self.high = np.asarray(low, np.float32), np.asarray(high, np.float32)  # [action] bounds of the task
         self.normaliser = normaliser
         self.theta = np.zeros(layout.d, np.float32)  # write to it, then refresh()
-        self._network = kernels.Perceptron(layout.sizes, activation, output, self.low, self.high, layout.layer_norm)
+        self._network = self._compiled()
         self._blank = np.zeros(layout.sizes[-1], np.float32)  # copying it is the fastest way to a fresh array
+
+    def _compiled(self) -> Any:
+        """Return the network that acts, as yet without weights."""
+        layout = self.layout
+        return kernels.Perceptron(layout.sizes, self.activation, self.output, self.low, self.high, layout.layer_norm)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copy and pickle take along: everything but the compiled network."""
+        return {name: value for name, value in vars(self).items() if name != "_network"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become the policy that was copied or pickled, with weights of its own."""
+        vars(self).update(state, theta=state["theta"].copy())
+        self._network = self._compiled()
+        self.refresh()
 
     def set(self, theta: np.ndarray) -> "Policy":
         """Copy theta [d] into the policy; return the policy."""

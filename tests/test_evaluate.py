@@ -122,3 +122,11 @@ def test_a_misfit_is_named(tmp_path, own, capsys):
         assert "actions of own_envs:Counting-v0 are in [-2. -2.] to [2. 2.]" in capsys.readouterr().err
     assert evaluate.main([str(ROOT / "README.md")], ranks.Alone()) == 65
     assert "not a file of esac_mpi" in capsys.readouterr().err
+
+
+def test_a_seed_that_addresses_nothing_is_refused(own, capsys):
+    assert evaluate.main([str(own), "--episodes", "1", "--seed", str(2**63 - 1)], ranks.Alone()) == 0
+    for seed, said in ((2**63, "must be below 2**63"), (-1, "must be at least 0"), (0.5, "invalid seed value: '0.5'")):
+        with pytest.raises(SystemExit) as end:
+            evaluate.main([str(own), f"--seed={seed}"], ranks.Alone())
+        assert (end.value.code, said in capsys.readouterr().err) == (2, True)

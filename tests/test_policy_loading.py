@@ -1,6 +1,8 @@
 """A policy taken home: loaded without the training stack, called, and refused where it is none."""
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,19 @@ def test_it_says_what_it_is(tmp_path):
     assert (policy.task, policy.kind, policy.generation, policy.episodic_return) == ("Nowhere-v0", "sac", 7, 12.5)
     assert policy.path == tmp_path / "policy.h5"
     assert repr(policy) == "Policy(Nowhere-v0, return 12.5, sac of generation 7, 2-2-1 relu tanh)"
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+def test_a_copy_acts_alike_and_is_its_own(tmp_path, again):
+    first = Policy.load(save(tmp_path / "policy.h5", **NORMALISER))
+    second = again(first)
+    assert repr(second) == repr(first)
+    observation = np.array([0.5, -1.0])
+    np.testing.assert_array_equal(second(observation), first(observation))
+    before = first(observation)
+    second.set(2 * second.theta)
+    assert (second(observation) != before).all()
+    np.testing.assert_array_equal(first.refresh()(observation), before)
 
 
 def test_a_run_directory_will_do(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
+from esac_mpi.config.bounds import Int64, NonNegative
 from esac_mpi.invocation import SCRIPT, as_called
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -19,6 +20,14 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     prog = None if Path(sys.argv[0]).stem == name else f"{SCRIPT} {name}"
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=prog, description=as_called(text), formatter_class=raw)
+
+
+def seed(text: str) -> int:
+    """Return the seed that a text says, as argparse's `type`."""
+    value = int(text)
+    if problem := NonNegative().problem(value) or Int64().problem(value):
+        raise argparse.ArgumentTypeError(problem)
+    return value
 
 
 def add_runs(line: argparse.ArgumentParser) -> None:

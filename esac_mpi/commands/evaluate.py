@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import parser
+from esac_mpi.analysis.command import parser, seed
 from esac_mpi.invocation import look_here
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
 from esac_mpi.record import Unreadable
@@ -70,7 +70,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--episodes", type=int, default=100, help="noise-free episodes (100)")
     line.add_argument("--task", default="", help="another task of equal spaces, or this one without its task.kwargs")
     line.add_argument("--horizon", type=int, help="truncate episodes there [steps]; 0: the task's own limit (as in training)")
-    line.add_argument("--seed", type=int, default=0, help="which start states (0)")
+    line.add_argument("--seed", type=seed, default=0, help="which start states (0)")
     line.add_argument("--weight-noise", type=float, default=0.0, metavar="SIGMA", help="perturb every weight, each episode (0)")
     line.add_argument("--json", action="store_true", help="one JSON object, with every episode")
     return line
@@ -80,8 +80,8 @@ def main(argv: list[str], world: Any) -> int:
     """Print the evaluation; return 2 for a wrong use or task, 65 for a file that is not a policy."""
     line = command_line()
     options = line.parse_args(argv)
-    if options.episodes < 1 or options.seed < 0 or (options.horizon or 0) < 0:
-        line.error("--episodes must be at least 1, --seed and --horizon at least 0")
+    if options.episodes < 1 or (options.horizon or 0) < 0:
+        line.error("--episodes must be at least 1, --horizon at least 0")
     if not 0 <= options.weight_noise < np.inf:
         line.error("--weight-noise must be at least 0 and finite")
     look_here()

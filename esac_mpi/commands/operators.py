@@ -29,7 +29,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import ended, parser, refuse_unread
+from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.relatives import Relative, Visits, visits, write
 from esac_mpi.invocation import look_here
@@ -84,8 +84,8 @@ def pictures(study: Study, found: list[Relative], seen: list[Visits], options: a
 def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: Any) -> Iterator[Path]:
     """Make the table and pictures; yield the files written. Raises Unusable."""
     refuse_unread(line, options, f"--what {options.what}", UNREAD[options.what])
-    if options.number < 0 or options.episodes < 1 or options.seed < 0 or any(not 0 <= m < 1e6 for m in options.magnitude or ()):
-        raise Unusable("--number and --episodes must be at least 1, --seed and --magnitude at least 0")
+    if options.number < 0 or options.episodes < 1 or any(not 0 <= m < 1e6 for m in options.magnitude or ()):
+        raise Unusable("--number and --episodes must be at least 1, --magnitude at least 0")
     if options.what != "magnitude" and len(options.magnitude or ()) > (options.what == "mutation" or options.of == "mutation"):
         raise Unusable("--magnitude takes one number with mutants, several with --what magnitude, and none with children")
     look_here()
@@ -109,7 +109,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--episodes", type=int, default=10, metavar="E", help="of each policy (10)")
     line.add_argument("--dimensions", type=int, nargs=2, default=[0, 1], metavar=("I", "J"), help="of the state (0 1)")
     line.add_argument("--magnitude", type=float, nargs="+", metavar="M", help="of proximal mutation; default: the run's")
-    line.add_argument("--seed", type=int, default=0, help="who is drawn, how they are crossed and mutated, start states (0)")
+    line.add_argument("--seed", type=seed, default=0, help="who is drawn, how they are crossed and mutated, start states (0)")
     line.add_argument("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
     return line
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import parser
+from esac_mpi.analysis.command import parser, seed
 from esac_mpi.invocation import look_here
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policies import posture, recovery, stage
@@ -68,12 +68,12 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     from PIL import Image
 
     step = stage.seconds_per_step(env)
-    start, seed = None, integer(options.seed, Purpose.EVALUATION, 0, block=0)
+    start, episode_seed = None, integer(options.seed, Purpose.EVALUATION, 0, block=0)
     if options.start == "tilted":
         body = posture.Body(env)
         start = lambda: body.tilt(options.degrees, generator(options.seed, Purpose.EPISODE))  # noqa: E731
     cap = math.ceil(options.seconds / step)
-    length = play(stage.Watched(env, tilt=start), policy, seed, cap=cap).episodic_length  # below it is the same, to the bit
+    length = play(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length  # below the same, to the bit
     wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
@@ -89,7 +89,7 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
                     if filmed:
                         take(image)
 
-            play(stage.Watched(env, see, start), policy, seed, cap=cap)
+            play(stage.Watched(env, see, start), policy, episode_seed, cap=cap)
     finally:
         camera.close()
     width = strip[0].width + GAP
@@ -108,7 +108,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--seconds", type=float, default=0.0, help="simulated time to show [s]; 0: the whole episode")
     line.add_argument("--frames", type=int, default=6, help="pictures in the strip (6)")
     line.add_argument("--video", type=Path, help="film, .mp4 or .gif")
-    line.add_argument("--seed", type=int, default=0, help="which start state (0): the first of evaluate.py's")
+    line.add_argument("--seed", type=seed, default=0, help="which start state (0): the first of evaluate.py's")
     line.add_argument("--trials", type=int, default=0, help="tilted starts to count the recoveries of")
     line.add_argument("--out", type=Path, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
     return line
@@ -118,8 +118,8 @@ def main(argv: list[str]) -> int:
     """Write the pictures and print their paths; return 2 for what cannot be shown, 65 for a file that is not a policy."""
     line = command_line()
     options = line.parse_args(argv)
-    if min(options.frames - 1, options.seconds, options.seed, options.trials) < 0:
-        line.error("--frames must be at least 1, --seconds, --seed and --trials at least 0")
+    if min(options.frames - 1, options.seconds, options.trials) < 0:
+        line.error("--frames must be at least 1, --seconds and --trials at least 0")
     suffixes = {"video": (".mp4", ".gif"), "out": (".png", ".pdf") if options.trials else (".png",)}
     for name, allowed in suffixes.items():
         if (file := getattr(options, name)) and file.suffix not in allowed:
