@@ -44,6 +44,14 @@ def test_blanks_in_paths_stay_in_their_words(tmp_path, capsys):
     assert (listed[0], listed[-1]) == (str(config), f"{tmp_path}/my runs/my, conf-esac-seed0")
 
 
+def test_blanks_in_values_stay_in_their_words(tmp_path):
+    varied = ["--set", "policy.hidden", "8  8", "--set", "task.kwargs", '{"xml_file": "my robots/a.xml"}']
+    out = tmp_path / "jobs.txt"
+    assert sweep.main(["--seeds", "0", *varied, "--out", str(out)]) == 0
+    config, _ = load(shlex.split(out.read_text()))
+    assert (config.policy.hidden, config.task.kwargs) == ((8, 8), {"xml_file": "my robots/a.xml"})
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

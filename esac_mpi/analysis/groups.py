@@ -10,13 +10,13 @@ from typing import Any
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.names import order
-from esac_mpi.config import FREE, READINGS, WARN, Config, flatten
+from esac_mpi.config import FREE, READINGS, WARN, flatten
+from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
-DEFAULTS = dict(flatten(Config()))
 READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
 
 

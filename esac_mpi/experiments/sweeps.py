@@ -8,6 +8,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ALGORITHMS, ConfigError, load, read_toml
+from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
 from esac_mpi.experiments.settings import DEFAULT, full_name
 
@@ -39,6 +40,11 @@ def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> li
     return found
 
 
+def words(name: str, value: str) -> list[str]:
+    """Return a field's option and value as words of a command line; a list's numbers are words of their own."""
+    return [f"--{name}", *(value.split() if isinstance(DEFAULTS.get(name), tuple) else [value])]
+
+
 def tidy(text: str) -> str:
     """Return a text as part of a directory's name."""
     return text.replace("/", "-").replace(":", "-").replace(" ", "x")
@@ -59,7 +65,7 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
                 varied = [
                     tidy(f"{key.split('.')[-1]}{value}") for (key, value), many in zip(chosen, values, strict=True) if many[1:]
                 ]
-                more = [token for key, value in chosen for token in (f"--{key}", *value.split())]
+                more = [token for key, value in chosen for token in words(key, value)]
                 line = [*arguments, "--algorithm", algorithm, "--seed", str(seed), *more]
                 yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
 
