@@ -33,6 +33,8 @@ def test_a_file_has_a_table_which_single_ones_join_and_an_object_replaces(file):
     assert load([file])[0].task.kwargs == of_file
     line = [file, "--task.kwargs.frame-skip=3", "--task.kwargs.ctrl_cost_weight", "1e-2"]
     assert load(line)[0].task.kwargs == of_file | {"frame_skip": 3, "ctrl_cost_weight": 0.01}
+    nested = load(["--task.kwargs.reset-options.low-level.x-y", "1"])[0].task.kwargs
+    assert nested == {"reset_options": {"low-level": {"x-y": 1}}}
     assert load([file, "--task.kwargs", '{"frame_skip": 4}'])[0].task.kwargs == {"frame_skip": 4}
     assert load([file, "--task.kwargs={}"])[0].task == Task("Hopper-v5")
 

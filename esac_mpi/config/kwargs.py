@@ -38,7 +38,7 @@ def joined(argv: list[str], given: Mapping[str, Any]) -> list[str]:
         if name == f"__{FIELD}":
             found = _object(value)
         else:
-            found = _with(given if found is None else found, name[len(ONE) + 2 :], _value(value))
+            found = _with(given if found is None else found, _argument(option[len(ONE) + 2 :]), _value(value))
     return rest if found is None else [*rest, f"--{FIELD}={json.dumps(found)}"]
 
 
@@ -47,6 +47,12 @@ def _with(table: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     first, dot, rest = name.partition(".")
     inner = table.get(first)
     return {**table, first: _with(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
+
+
+def _argument(name: str) -> str:
+    """Return the dotted name of a value as the maker knows it: an argument of Python's has no dashes, a table in one may."""
+    first, dot, rest = name.partition(".")
+    return first.replace("-", "_") + dot + rest
 
 
 def _object(text: str) -> dict[str, Any]:
