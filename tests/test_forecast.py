@@ -11,7 +11,7 @@ from esac_mpi.check import cost
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import Config
-from esac_mpi.forecast import advice, outlook, pace
+from esac_mpi.forecast import advice, outlook, pace, schedule
 from esac_mpi.forecast.work import generations, moments
 
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
@@ -94,6 +94,33 @@ def test_phases_of_virtual_time_follow_one_another():
     assert parts == [(6.0, False), (0.0, False), (6.0, True), (0.0, False), (6.0, True)]
 
 
+def test_a_virtual_clock_that_fits_is_found_by_hand_and_said_where_a_run_is_far_from_it():
+    """Four members of 1 s on two ranks beside the learner's: a generation of 2 s and 200 steps, so that a step takes 10 ms."""
+    virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "evaluation.every": 10**9}
+    chosen = config.updated(settings(**PHASES), virtual)
+    on = Cluster(3, 64, **FREE)
+    fits = schedule.fitting(chosen, PIECES, on)  # a phase of 200 steps of 10 ms and 200 updates of 20 ms is 600 such steps
+    assert fits == schedule.Schedule(workers=2, update_cost=2.0)
+    slow = Pieces(**{**vars(PIECES), "slot": 0.5})  # the update from two slots is 1 s more, which makes a step 15 ms
+    assert schedule.fitting(chosen, slow, on).update_cost == pytest.approx((6 / 0.015 - 200) / 200)
+    there = config.updated(chosen, fits.settings())
+    assert [one.merges for one, _, _ in islice(generations(there, PIECES), 5)] == [False, False, False, True, False]
+    assert schedule.remark(there, fits) == ""
+    assert schedule.remark(config.updated(there, {"esac.update_cost": 2.9}), fits) == ""
+    for field, value in (("esac.update_cost", 3.1), ("esac.update_cost", 1.3), ("esac.workers", 7)):
+        other = config.updated(there, {field: value})
+        assert advice.advice(other, PIECES, on, taken(other, 3)).startswith(schedule.remark(other, fits))
+        assert schedule.remark(other, fits).endswith(" steps; --esac.workers 2 --esac.update_cost 2 would fit here")
+
+
+@pytest.mark.parametrize("changes", [{"sac_phases": False}, {"sac_min_steps": 0}])
+def test_no_virtual_clock_is_proposed_where_it_could_not_be_set(changes):
+    chosen = settings(**PHASES, **{f"esac__{name}": value for name, value in changes.items()})
+    assert not schedule.can_be(chosen, Cluster(4, 64))
+    assert not schedule.can_be(settings(**PHASES), Cluster(1, 64))
+    assert not schedule.can_be(settings(algorithm="sac"), Cluster(4, 64))
+
+
 @pytest.mark.parametrize(
     ("changes", "seconds"),
     [
@@ -111,7 +138,10 @@ def test_learners_alone_and_distributions_by_hand(changes, seconds):
 def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
     esac, on = settings(**PHASES), Cluster(4, 64, **FREE)
     told = advice.advice(esac, PIECES, on, taken(esac, 4))
-    assert told == ("most would help --esac.learner_lag 2 (6s); then --esac.gradient_interval 4 (7s), a GPU (at best 6s)")
+    assert told == (
+        "most would help --esac.learner_lag 2 (6s); then a GPU (at best 6s); "
+        "quicker, with so many times the updates: --esac.gradient_interval 4 (7s, 0.5)"
+    )
     many = advice.advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
     assert many.startswith("all 64 ranks wait for the learner 60% of the time; most would help --esac.learner_lag 2 (5s)")
     assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
@@ -126,9 +156,9 @@ def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     phases = sum(esac_phase.gate_opens(Config(), k) for k in range(5, 1001, 5))
     assert taken(Config(), 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)  # 5,000 steps, 100 evaluations
     line = cost.line(Config(), measured, 64, 64, np.inf)
-    assert line.remedy.startswith(
-        "all 64 ranks wait for the learner 99% of the time; most would help --esac.gradient_interval 10"
-    )
+    assert line.remedy.startswith("all 64 ranks wait for the learner 99% of the time; most would help a GPU (at best 2m18s); ")
+    assert "--esac.gradient_interval 10 (1h01m, 0.5)" in line.remedy
+    assert "--esac.phase_timing virtual --esac.p_sac_annealed false --esac.workers 63 --esac.update_cost 150 (1m" in line.remedy
     assert "8 rank(s) would take" in line.remedy
 
 

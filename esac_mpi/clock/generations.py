@@ -55,6 +55,11 @@ class Generation:
     parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
 
     @property
+    def learning(self) -> float:
+        """What the phases take that it has [s]."""
+        return self.lesson + self.beside + self.phase + self.begun + self.device
+
+    @property
     def work(self) -> float:
         """What it has the ranks do, all together [s]."""
         alone = self.record + self.lesson + self.serial + self.beside + self.phase + self.begun + self.update

@@ -8,6 +8,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import AESRL, CEMRL, Config, updated
+from esac_mpi.forecast import schedule
 from esac_mpi.forecast.outlook import Outlook, outlook
 from esac_mpi.log import duration
 
@@ -23,10 +24,16 @@ class Other:
     words: str  # what to do
     outlook: Outlook
     bound: bool = False  # whether it is the least that it can take
+    learned: float = 1.0  # for how long its learner works, over that of the run's own settings
+
+    @property
+    def as_much(self) -> bool:
+        """Whether it learns about as much."""
+        return 1 - GAIN < self.learned < 1 + GAIN
 
 
-def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
-    """Yield what may be quicker. Raises Unforeseen."""
+def others(config: Config, pieces: Pieces, on: Cluster, as_is: Outlook) -> Iterator[Other]:
+    """Yield what may be quicker than these settings, whose outlook is known. Raises Unforeseen."""
     own: Any = config.own
     if ALGORITHMS[config.algorithm].DECLARES.learning is not None and pieces.updating:
         if getattr(own, "sac_phases", False) and own.phase_timing == "interval":
@@ -36,7 +43,9 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
                     f"--{lag} {own.gradient_interval}", outlook(updated(config, {lag: own.gradient_interval}), pieces, on)
                 )
             twice = 2 * own.gradient_interval
-            yield Other(f"--{interval} {twice}", outlook(updated(config, {interval: twice}), pieces, on))
+            yield learning_other(as_is, f"--{interval} {twice}", outlook(updated(config, {interval: twice}), pieces, on))
+            if schedule.can_be(config, on):
+                yield on_its_clock(config, pieces, on, as_is)
         if isinstance(own, CEMRL) and own.critic == "serial" and on.ranks > 1:
             yield Other("--cem_rl.critic parallel", outlook(updated(config, {"cem_rl.critic": "parallel"}), pieces, on))
         if isinstance(own, AESRL) and own.order == "virtual" and pieces.training and on.ranks > 1:
@@ -47,6 +56,19 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
         if pieces.cpu:
             yield Other("a GPU", outlook(config, replace(pieces, updating=0.0), on), bound=True)
     yield Other(f"{2 * on.ranks} ranks", outlook(config, pieces, replace(on, ranks=2 * on.ranks)))
+
+
+def learning_other(as_is: Outlook, words: str, there: Outlook) -> Other:
+    """Return settings of which more or fewer phases follow."""
+    return Other(words, there, learned=there.learning / as_is.learning if as_is.learning else 1.0)
+
+
+def on_its_clock(config: Config, pieces: Pieces, on: Cluster, as_is: Outlook) -> Other:
+    """Return how ESAC goes with phases that follow one another beside the evaluation, timed for these ranks."""
+    fits = schedule.fitting(config, pieces, on)
+    there = updated(config, {"esac.phase_timing": "virtual", "esac.p_sac_annealed": False, **fits.settings()})
+    words = f"--esac.phase_timing virtual --esac.p_sac_annealed false {fits.words()}"
+    return learning_other(as_is, words, outlook(there, pieces, on))
 
 
 def with_true_costs(config: Config, pieces: Pieces, on: Cluster) -> Other:
@@ -76,10 +98,15 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> str:
     parts, waiting = [], 1 - free.seconds / own.seconds
     if on.ranks > 1 and own.idle >= IDLE and waiting >= GAIN:
         parts.append(f"all {on.ranks} ranks wait for the learner {waiting:.0%} of the time")
-    better = sorted((o for o in others(config, pieces, on) if o.outlook.seconds <= (1 - GAIN) * own.seconds), key=order)
-    if better:
-        parts.append(f"most would help {told(better[0])}")
-        parts += [f"then {', '.join(map(told, better[1:]))}"] if better[1:] else []
+    if schedule.can_be(config, on) and config.esac.phase_timing == "virtual":
+        parts += filter(None, [schedule.remark(config, schedule.fitting(config, pieces, on))])
+    better = sorted((o for o in others(config, pieces, on, own) if o.outlook.seconds <= (1 - GAIN) * own.seconds), key=order)
+    alike, otherwise = ([o for o in better if o.as_much is wanted] for wanted in (True, False))
+    if alike:
+        parts.append(f"most would help {told(alike[0])}")
+        parts += [f"then {', '.join(map(told, alike[1:]))}"] if alike[1:] else []
+    if otherwise:
+        parts.append(f"quicker, with so many times the updates: {', '.join(map(told, otherwise))}")
     less = fewer(config, pieces, on, own)
     if less is not None:
         parts.append(f"{less.ranks} rank(s) would take {duration(less.seconds)}, {less.core_hours:.3g} core-hours")
@@ -93,4 +120,5 @@ def order(other: Other) -> tuple[bool, float]:
 
 def told(other: Other) -> str:
     """Return what a remedy gives."""
-    return f"{other.words} ({'at best ' * other.bound}{duration(other.outlook.seconds)})"
+    gives = f"{'at best ' * other.bound}{duration(other.outlook.seconds)}"
+    return f"{other.words} ({gives}{'' if other.as_much else f', {other.learned:.2g}'})"

@@ -21,6 +21,7 @@ class Outlook:
     generations: float
     seconds: float  # in all
     idle: float  # share of the ranks' time in which they wait, 0 to 1
+    learning: float  # what the learner's phases take in all [s]; of AES-RL's critic not known, 0
 
     @property
     def generation(self) -> float:
@@ -48,11 +49,11 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     Raises Unforeseen.
     """
     counts, marks = [0.0, 0.0, 0.0], [(0.0, 0.0)]
-    worked, limits = 0.0, config.budget.limits
+    worked, learned, limits = 0.0, 0.0, config.budget.limits
     for k, one in enumerate(moments(config, pieces, on), 1):
         counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
         marks.append((max(count / limit for count, limit in zip(counts, limits, strict=True)), one.now))
-        worked += one.work
+        worked, learned = worked + one.work, learned + one.learning
         if marks[-1][0] >= 1 or k >= followed(config, one):
             break
     spent, now = marks[-1]
@@ -61,7 +62,7 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     total = counts[0] / min(spent, 1.0)
     cores = on.ranks + (config.learner.threads - 1) * pieces.cpu * (pieces.updating > 0)
     idle = max(0.0, 1 - worked / (on.ranks * now)) if now else 0.0
-    return Outlook(on.ranks, cores, total, seconds, idle)
+    return Outlook(on.ranks, cores, total, seconds, idle, learned / min(spent, 1.0))
 
 
 def followed(config: Config, one: Moment) -> int:

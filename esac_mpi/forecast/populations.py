@@ -44,14 +44,17 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
 
 
 class Phases:
-    """When the phases of a learner begin and end beside or after a population, as ESAC itself decides it, and what one does."""
+    """When the phases of a learner begin and end beside or after a population, as ESAC itself decides it, and what one does.
+
+    found: a generation's lengths, all alike. phase: what one does.
+    """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
         esac: Any = config.own
         self._config, self._esac = config, esac
         self.beside = esac_phase.beside(esac)
         lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
-        self._found: Any = SimpleNamespace(length=lengths, trial_steps=0)
+        self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
         self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
         self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
         again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
@@ -63,12 +66,12 @@ class Phases:
     def of(self, k: int) -> tuple[bool, bool]:
         """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
         esac, state = self._esac, self._state
-        ends = esac_phase.ends(esac, state, k, self._found)
+        ends = esac_phase.ends(esac, state, k, self.found)
         begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(self._config, k)
         state.phase_begun *= not ends
         if esac.phase_timing == "virtual":
             params: Any = SimpleNamespace(config=self._config)
-            state.phase_left = esac_phase.left(params, state, self._found, self._again if begins else None)
+            state.phase_left = esac_phase.left(params, state, self.found, self._again if begins else None)
         if begins and self.beside:
             state.phase_begun = k
         return begins, ends

@@ -41,6 +41,7 @@ class Moment(NamedTuple):
 
     now: float  # [s]
     work: float  # of all ranks in this generation [s]
+    learning: float  # of it, what learning takes in phases [s]
     env_steps: float  # of this generation
     nominal_steps: float
     effort: int  # members that the clock has followed in it, or what is as much
@@ -60,13 +61,13 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
     if isinstance(config.own, AESRL):
         for now, work, steps, lasted in arrivals.sections(config, config.own, pieces, on, evaluations):
             played = steps * (1 + config.own.mean_episodes) + lasted.size * pieces.length
-            yield Moment(now, work, played, steps, arrivals.EFFORT * config.own.arrivals_per_generation)
+            yield Moment(now, work, 0.0, played, steps, arrivals.EFFORT * config.own.arrivals_per_generation)
         return
     clock = Clock(on)
     for (one, env_steps, nominal), lasted in zip(generations(config, pieces), evaluations, strict=False):
         whole = replace(one, evaluation=lasted)
         steps = env_steps + lasted.size * pieces.length
-        yield Moment(clock.go(whole), whole.work, steps, nominal, max(1, one.members.size + one.trained.size))
+        yield Moment(clock.go(whole), whole.work, whole.learning, steps, nominal, max(1, one.members.size + one.trained.size))
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:

@@ -1,0 +1,59 @@
+"""ESAC's phases on the virtual clock: what `workers` and `update_cost` are on these ranks, by what was measured."""
+
+from dataclasses import dataclass, replace
+
+from esac_mpi.algorithms import esac_phase
+from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.pieces import Pieces
+from esac_mpi.config import ESAC, Config, updated
+from esac_mpi.forecast.outlook import outlook
+from esac_mpi.forecast.populations import Phases
+
+FAR = 1.5  # times too small or too large, from which on a cost is worth a remark
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Settings with which a phase enters about when it has ended."""
+
+    workers: int
+    update_cost: float  # [environment steps]
+
+    def words(self) -> str:
+        """Return the settings as words of a command line."""
+        return f"--esac.workers {self.workers} --esac.update_cost {self.update_cost:g}"
+
+    def settings(self) -> dict[str, object]:
+        """Return the settings by their names."""
+        return {"esac.workers": self.workers, "esac.update_cost": self.update_cost}
+
+
+def can_be(config: Config, on: Cluster) -> bool:
+    """Return whether phases may run on the virtual clock, beside the ranks that evaluate."""
+    esac = config.own
+    return isinstance(esac, ESAC) and esac.sac_phases and esac.sac_min_steps > 0 and on.ranks > 1
+
+
+def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
+    """Return the schedule that fits, where there can be one.
+
+    A step of that clock takes what one takes in a generation of all ranks but the learner's, all else of it counted in; a phase has
+    `sac_min_steps` of them, and `update_cost` for each update. Raises Unforeseen.
+    """
+    workers = on.ranks - 1
+    esac = updated(config, {"esac.phase_timing": "virtual", "esac.workers": workers}).esac
+    phases = Phases(updated(config, {"esac.phase_timing": "virtual", "esac.replayed": "none"}), pieces)
+    idle = replace(pieces, playing=0.0, updating=0.0)  # a learner that takes no time
+    step = outlook(config, idle, replace(on, ranks=workers)).generation / esac_phase.duration(esac, phases.found)
+    own, updates = esac.sac_min_steps, esac.sac_min_steps * config.sac.updates_per_step
+    cost = max(0.0, phases.phase.seconds / step - own) / updates
+    return Schedule(workers, float(f"{cost:.2g}"))
+
+
+def remark(config: Config, fits: Schedule) -> str:
+    """Return what to say of a run whose virtual clock is far from what fits; empty where it is not."""
+    esac = config.esac
+    near = esac.update_cost <= FAR * fits.update_cost and fits.update_cost <= FAR * esac.update_cost
+    if near and esac.workers == fits.workers:
+        return ""
+    return f"phases are timed for {esac.workers} workers and updates of {esac.update_cost:g} steps; {fits.words()} would fit here"
