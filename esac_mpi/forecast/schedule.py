@@ -37,8 +37,8 @@ def can_be(config: Config, on: Cluster) -> bool:
 def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
     """Return the schedule that fits, where there can be one.
 
-    A step of that clock takes what one takes in a generation of all ranks but the learner's, all else of it counted in; a phase has
-    `sac_min_steps` of them, and `update_cost` for each update. Raises Unforeseen.
+    A step of that clock takes what one takes in a generation of all ranks but the learner's, all else of it counted in;
+    a phase has `sac_min_steps` of them, and `update_cost` for each update. Raises Unforeseen.
     """
     workers = on.ranks - 1
     esac = updated(config, {"esac.phase_timing": "virtual", "esac.workers": workers}).esac
