@@ -189,11 +189,37 @@ def test_a_cell_of_a_map_is_unsure_where_the_runs_of_another_ended_before(capsys
     assert not reach.reach(labels, 7.0).unsure.any()  # none is first
 
 
+def test_no_cell_of_a_map_is_hatched_but_those_that_are_unsure():
+    """SAC's runs ended before ES was there, where the learner makes 200 updates/s or more: on one rank."""
+    seconds = np.full((2, reach.UPDATES.size, len(grid.RANKS)), 10.0)
+    seconds[1] = np.inf
+    least = np.full_like(seconds, np.inf)
+    least[1, reach.UPDATES >= 200, 0] = 5.0
+    drawing, axes = plt.subplots(figsize=(8, 6))
+    reach.draw(axes, reach.Reach(["ES", "SAC"], seconds, least))
+    drawing.canvas.draw()
+    pixels = np.asarray(drawing.canvas.buffer_rgba())[::-1]  # from the bottom
+    corners = reach.edges(np.array(grid.RANKS, float)), reach.edges(reach.UPDATES)
+    for row, updates in enumerate(reach.UPDATES.tolist()):
+        for column, ranks in enumerate(grid.RANKS):
+            low = axes.transData.transform((corners[0][column], corners[1][row])).astype(int) + 3
+            high = axes.transData.transform((corners[0][column + 1], corners[1][row + 1])).astype(int) - 3
+            inside = pixels[low[1] : high[1], low[0] : high[0]].reshape(-1, 4)
+            assert (len(np.unique(inside, axis=0)) > 1) == (ranks == 1 and updates >= 200), (updates, ranks)
+    plt.close(drawing)
+
+
 def test_a_map_is_drawn_of_rows_or_of_runs_for_each_task(tmp_path, capsys):
     run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
     run_of(tmp_path / "b", ROWS, returns=(1.0, 2.0, 3.0), **{"task.id": "Ant-v5"})
     assert plot.main([str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map", "--out", str(tmp_path / "m.png")]) == 0
     assert {path.name for path in tmp_path.glob("*.png")} == {"m-HalfCheetah-v5.png", "m-Ant-v5.png"}
+    several = [str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map"]
+    assert plot.main([*several, "--task", "Ant-v5", "--out", str(tmp_path / "one.png")]) == 0
+    assert (tmp_path / "one.png").exists()
+    capsys.readouterr()
+    assert plot.main([*several, "--task", "Ant-v4"]) == 2
+    assert "--task Ant-v4: not among those of these runs: Ant-v5, HalfCheetah-v5" in capsys.readouterr().err
     path = stored(tmp_path / "r.csv", clocked("ES", 0, [(10, 9, 4.0, None)], lambda row: "own 8 4 2"))
     assert plot.main([path, "--what", "map", "--reach", "4", "--out", str(tmp_path / "rows.png")]) == 0
     capsys.readouterr()

@@ -2,7 +2,7 @@
 
     esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline|map]
                          [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
-                         [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T]] [--out NAME]
+                         [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T] [--task ID]] [--out NAME]
 
 Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
@@ -17,7 +17,7 @@ steps are not on the axis.
 the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
 map: which algorithm or variant reaches a return first (--reach; default: the most that two of them reach), over 1 to 1,024 ranks
 and 30 to 10,000 updates/s of the learner, computed, median over seeds; blank where nobody does within T seconds; a picture a
-task. RUN may be results.csv of an experiment.
+task, or of --task alone. RUN may be results.csv of an experiment.
 Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
@@ -31,7 +31,7 @@ from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, 
 from esac_mpi.analysis.curves import AXES
 
 KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
-OF_CURVES, OF_MAPS = ("x", "seeds", "ranks", "updates_per_second"), ("reach", "within")  # options
+OF_CURVES, OF_MAPS = ("x", "seeds", "ranks", "updates_per_second"), ("reach", "within", "task")  # options
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
@@ -55,7 +55,7 @@ def maps(options: argparse.Namespace) -> Iterator[Path]:
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.results import reach
 
-    tasks, out = reach.read(options.runs), options.out or Path("map")
+    tasks, out = reach.of_task(reach.read(options.runs), options.task), options.out or Path("map")
     for task, labels in tasks.items():
         name = out.with_name(f"{out.stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', task)}{out.suffix}") if len(tasks) > 1 else out
         yield from save(reach.figure(task, labels, options.reach, options.within), name)
@@ -70,6 +70,7 @@ def command_line() -> argparse.ArgumentParser:
     add_policy(line, "whose returns")
     add_machine(line)
     line.add_argument("--reach", type=float, metavar="RETURN", help="of a map; default: what two variants reach")
+    line.add_argument("--task", metavar="ID", help="of a map: of this one alone; default: a picture of each")
     line.add_argument("--within", type=float, default=inf, metavar="T", help="of a map: blank where it takes longer [s]")
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
     line.add_argument(

@@ -75,6 +75,13 @@ def read(paths: list[Path]) -> Sections:
     return sections(found)
 
 
+def of_task(found: Sections, task: str | None) -> Sections:
+    """Return the runs of one task, None: all. Raises Unusable if there are none."""
+    if task is not None and task not in found:
+        raise Unusable(f"--task {task}: not among those of these runs: {', '.join(found)}")
+    return found if task is None else {task: found[task]}
+
+
 def first_row(trace: Trace, target: float) -> Row | None:
     """Return the first row of a run whose return reaches the target, None if it never does."""
     return next((row for row in trace.rows if row.better is not None and row.better >= target), None)
@@ -152,8 +159,8 @@ def draw(axes: Axes, found: Reach) -> None:
             axes.plot([], [], "s", ms=9, color=own, label=label)
     corners = edges(np.array(grid.RANKS, float)), edges(UPDATES)
     axes.pcolormesh(*corners, colours)
-    unsure = axes.pcolor(*corners, np.ma.masked_where(~found.unsure, found.unsure), hatch="////", edgecolor="0.2", lw=0)
-    unsure.set(array=None, facecolor="none")
+    hatched, clear = np.ma.masked_where(~found.unsure, np.zeros(found.unsure.shape)), matplotlib.colors.ListedColormap(["none"])
+    axes.pcolor(*corners, hatched, cmap=clear, hatch="////", edgecolor="0.2", lw=0)  # with an array, masked cells are left out
     finite = np.ma.masked_invalid(found.best)
     levels = [second for second in TIMES if finite.min() < second < finite.max()]
     if levels:
