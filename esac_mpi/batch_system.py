@@ -22,11 +22,14 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
     if not speaks(environ):
         return math.inf
     ask = ask or _output
-    if "SLURM_JOB_END_TIME" in environ:
-        end = float(environ["SLURM_JOB_END_TIME"])
-        return end - max(time.time(), float(environ.get("SLURM_JOB_START_TIME", 0)))  # this node's clock may be behind
+    end = _number(environ.get("SLURM_JOB_END_TIME", ""))
+    if end < math.inf:
+        start = _number(environ.get("SLURM_JOB_START_TIME", ""))
+        return end - max(time.time(), start if start < math.inf else 0.0)  # this node's clock may be behind
     if "SLURM_JOB_ID" in environ:
-        return clock_time(ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%L"]))
+        told = ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%A %L"])
+        lines = (line.split() for line in told.splitlines())  # of an array's last job or a heterogeneous one: of all of its jobs
+        return next((clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]), math.inf)
     if "PBS_JOBID" in environ:
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
         limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in ("Resource_List", "resources_used"))
@@ -34,12 +37,21 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
     return math.inf
 
 
-def later_round(environ: Mapping[str, str]) -> str:
-    """Return by what a batch job shows that it was started before (Slurm's requeue, the chain of jobs/pbs.sh), or ""."""
-    for job, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
-        if job in environ and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
+def job(environ: Mapping[str, str]) -> str:
+    """Return the name of this batch job, "" outside one."""
+    return environ.get("SLURM_JOB_ID") or environ.get("PBS_JOBID", "")
+
+
+def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str:
+    """Return by what a batch job shows that it was started before, or "": by Slurm's requeue, the chain of jobs/pbs.sh, or a run.
+
+    status: status.json of the run to be taken up. PBS runs a job again under its name, and tells it nothing of that.
+    """
+    for name, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
+        if name in environ and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
             return f"{count}={environ[count]}"
-    return ""
+    again = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH" and status.get("job") == environ.get("PBS_JOBID", "")
+    return f"{job(environ)} has been at this run before" if again else ""
 
 
 def clock_time(text: str) -> float:
@@ -51,8 +63,13 @@ def clock_time(text: str) -> float:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
+def _number(text: str) -> float:
+    """Return a number, inf for anything else."""
+    return float(text) if re.fullmatch(r"\d+(\.\d*)?", text) else math.inf
+
+
 def _output(command: list[str]) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    try:  # qstat shows what users have set, in any encoding
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""

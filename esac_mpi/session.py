@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, rollout, set_up, threads
+from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, record, rollout, set_up, threads
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.invocation import look_here
 from esac_mpi.stop import EndsRun
@@ -128,7 +128,7 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
     if world.rank == 0:
         try:
             answer = resolve()
-            if answer[1] and (later := batch_system.later_round(os.environ)):
+            if answer[1] and (later := later_round(answer[0])):
                 log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
                 answer = answer[0], False
         except ConfigError as error:
@@ -139,6 +139,11 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
     if refusal:
         raise job.Ended(job.WRONG_USAGE, refusal)
     return answer
+
+
+def later_round(config: Config) -> str:
+    """Return by what a batch job shows that it has been at this run before, or ""."""
+    return batch_system.later_round(os.environ, record.read_status(set_up.run_directory(config)))
 
 
 def as_end(error: BaseException, alone: bool) -> job.Ended | None:

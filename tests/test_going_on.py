@@ -1,6 +1,7 @@
 """How a run is found again: its directory wherever it is, the line that a refusal prints, --fresh in a job's later rounds."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -146,12 +147,31 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert batch_system.later_round(environ) == said
+    assert batch_system.later_round(environ, {}) == said
     monkeypatch.setattr(log.logger, "propagate", True)
     world = SimpleNamespace(rank=0, from_root=lambda value: value)
     found, fresh = session.agreed(world, lambda: load(["--seed", "3", "--fresh"]))
     assert (found.seed, fresh) == (3, not said)
     assert (f"--fresh is ignored in a job's later round ({said})" in caplog.text) == bool(said)
+
+
+def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_path, monkeypatch):
+    monkeypatch.setenv("PBS_JOBID", "7[2].server")
+    monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
+    line = [*TINY, "--run-dir", str(tmp_path / "a")]
+    world = SimpleNamespace(rank=0, from_root=lambda value: value)
+
+    def aside():
+        _, fresh = session.agreed(world, lambda: load([*line, "--fresh"]))
+        assert go_on([*line, *["--fresh"] * fresh]) == 0
+        assert Run.open(tmp_path / "a").status["job"] == os.environ["PBS_JOBID"]
+        return len(list(tmp_path.glob("a.old*")))
+
+    assert [aside(), aside()] == [0, 0]  # as a job that was requeued has it
+    monkeypatch.setenv("PBS_JOBID", "8.server")
+    assert [aside(), aside()] == [1, 1]
+    monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_INTERACTIVE")  # somebody who types it again means it
+    assert aside() == 2
 
 
 @pytest.mark.parametrize("fresh", [False, True])

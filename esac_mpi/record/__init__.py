@@ -10,8 +10,9 @@ from esac_mpi.record.files import digest, publish, read
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
 from esac_mpi.record.sources import begun_otherwise, source
+from esac_mpi.record.status import read_status
 
 __all__ = [
     "POLICY", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "begun_otherwise",
-    "digest", "publish", "read", "source",
+    "digest", "publish", "read", "read_status", "source",
 ]  # fmt: skip

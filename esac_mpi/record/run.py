@@ -22,7 +22,7 @@ from esac_mpi.record.held import Held
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.replays import REPLAY, Replay, Segment
-from esac_mpi.record.status import died, read_status, starts, write_status
+from esac_mpi.record.status import died, read_status, starts, write_status, writer
 
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
 
@@ -322,8 +322,7 @@ class Run:
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
         start = self.restored.generation if self.restored is not None else 0
-        host, pid = self.token.decode().split()[:2]
-        entries = {"status": status, "generation": generation, "progress": generation - start, "host": host, "pid": int(pid)}
+        entries = {"status": status, "generation": generation, "progress": generation - start, **writer(self.token)}
         entries |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "starts": self.starts, "since": self._since}
         if self._hashes.get("checkpoint_generation") == generation:
             entries |= self._hashes

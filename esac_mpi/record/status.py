@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi import batch_system
 from esac_mpi.record.errors import Unsaved
 from esac_mpi.record.files import replace
 
@@ -31,6 +33,12 @@ def read_status(path: Path) -> dict[str, Any]:
         return status
     logger.warning("%s: not a JSON object; going on without it", path / STATUS)
     return {}
+
+
+def writer(token: bytes) -> dict[str, Any]:
+    """Return the entries that say who writes: host and process by what run.lock holds, and the batch job, if it is one."""
+    host, pid = token.decode().split()[:2]
+    return {"host": host, "pid": int(pid)} | ({"job": job} if (job := batch_system.job(os.environ)) else {})
 
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
