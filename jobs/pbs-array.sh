@@ -2,7 +2,7 @@
 # Tasks x seeds as a PBS job array: element i is task i / SEEDS with seed i % SEEDS, each a run and a job of its own, as that of
 # jobs/pbs.sh. An element that has to go on submits itself as a single job: so -J stands on the command line, not here.
 # Edit the three places marked <-, then, in the directory that holds .venv, configs and runs: qsub -J 0-29 jobs/pbs-array.sh
-# Other resources belong here: those on the command line of qsub are lost when the script is submitted again.
+# Other resources belong here, or into SELECT: others on the command line of qsub are lost when the script is submitted again.
 # Output: run directories $RUNS/<task>-seed<seed>, and esac.o<job>.
 
 #PBS -l select=1:ncpus=32:mpiprocs=32:ompthreads=1                      # <- 1. ranks of an element; time; LAUNCH and HOURS below
@@ -19,8 +19,8 @@
 : "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
 : "${PROGRAM:=python -m esac_mpi}"
 : "${ROUND:=0}" "${ROUNDS:=50}" "${PAUSES:=30 120 300}"                 # rounds that may follow; waits after failed launches [s]
-: "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}"
-KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,PAUSES,SCRIPT,INDEX; export ${KEEP//,/ }
+: "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}" "${SELECT:=}" # SELECT: in place of the select line, as -l has it
+KEEP=VENV,LIST,TASKS,SEEDS,OPTIONS,RUNS,LAUNCH,HOURS,STOP,PROGRAM,ROUND,ROUNDS,PAUSES,SCRIPT,INDEX,SELECT; export ${KEEP//,/ }
 
 cd "$PBS_O_WORKDIR" && . "$VENV/bin/activate" || exit 1
 tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
@@ -55,5 +55,5 @@ done
 echo "$(date): round $ROUND, exit code $code, status ${status:-none}"
 case $status in complete) exit 0 ;; failed) exit $((code ? code : 1)) ;; esac
 [ "$told" ] && { [ $(($(up) - began)) -lt "$(awk "BEGIN { print int(3600 * $HOURS) }")" ] && again=no || again=yes; } # qdel, or time
-[ $again = yes ] && [ "$ROUND" -lt "$ROUNDS" ] && ROUND=$((ROUND + 1)) qsub -v "$KEEP" "$SCRIPT" && exit 0
+[ $again = yes ] && [ "$ROUND" -lt "$ROUNDS" ] && ROUND=$((ROUND + 1)) qsub ${SELECT:+-l "$SELECT"} -v "$KEEP" "$SCRIPT" && exit 0
 exit $((code ? code : 1))

@@ -35,9 +35,10 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     assert told[1] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
     assert told[4] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
     assert told[5] == f"sbatch  LIST={folder}/jobs-64-ranks.txt sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
+    select = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
     assert told[6] == (
-        f"qsub    LIST={folder}/jobs-64-ranks.txt LAUNCH='mpiexec -n 64' qsub -v LIST,LAUNCH "
-        "-l select=1:ncpus=64:mpiprocs=64:ompthreads=1 -J 0-26 jobs/pbs-array.sh"
+        f"qsub    LIST={folder}/jobs-64-ranks.txt LAUNCH='mpiexec -n 64' SELECT={select} "
+        f"qsub -v LIST,LAUNCH,SELECT -l {select} -J 0-26 jobs/pbs-array.sh"
     )
     lines = (folder / "jobs-64-ranks.txt").read_text().splitlines()
     assert len(set(lines)) == 27
@@ -76,6 +77,7 @@ def test_runs_that_wall_time_ends_are_no_jobs(tmp_path, capsys):
 
 def test_one_job_is_no_pbs_array():
     environment, line = jobs.pbs(Path("l"), 1, 2)
-    assert environment == {"LIST": "l", "LAUNCH": "mpiexec -n 2", "INDEX": "0"}
+    select = "select=1:ncpus=2:mpiprocs=2:ompthreads=1"
+    assert environment == {"LIST": "l", "LAUNCH": "mpiexec -n 2", "SELECT": select, "INDEX": "0"}
     assert "-J" not in line
-    assert "LIST,LAUNCH,INDEX" in line
+    assert "LIST,LAUNCH,SELECT,INDEX" in line

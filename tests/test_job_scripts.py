@@ -21,7 +21,7 @@ STAND_INS = {
         kill -KILL $PPID  # as Slurm does
         """,
     "sleep": '[ "$1" = 2 ] || echo "pause $1" >>"$LOG"; exec /bin/sleep "$1"',  # 2: between two signals
-    "qsub": 'echo "round $ROUND of $3" >>"$LOG"',
+    "qsub": '[ "$1" = -l ] && echo "on $2" >>"$LOG" && shift 2; echo "round $ROUND of $3" >>"$LOG"',
     "launcher": """
         [ "$1" = --version ] && echo "$VERSION" && exit
         [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && exit 1  # as MPI_Init does
@@ -133,6 +133,19 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
 )
 def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
     assert decide(tmp_path, "pbs.sh", signals, **settings) == answer
+
+
+@pytest.mark.parametrize("select", ["", "select=1:ncpus=4:mpiprocs=4"])
+def test_later_rounds_of_a_pbs_array_have_the_resources_of_the_first(tmp_path, select):
+    settings = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": str(tmp_path), "PBS_ARRAY_INDEX": "0", "SELECT": select}
+    program = tmp_path / "again"
+    program.write_text(
+        f'#!/bin/sh\nmkdir -p {tmp_path}/cyclic-mdp-seed0; echo \' "status": "requeue"\' >"$6/status.json"; exit 75\n'
+    )
+    program.chmod(0o755)
+    (tmp_path / "log").write_text("began\n")
+    code, said = decide(tmp_path, "pbs-array.sh", [], PROGRAM=str(program), LAUNCH="env", STOP="", OPTIONS="-x", **settings)
+    assert (code, said) == (0, [*[f"on {select}"] * bool(select), "round 1 of jobs/pbs-array.sh"])
 
 
 @pytest.mark.parametrize(("index", "task", "seed"), [(0, "ant", 0), (3, "ant", 3), (4, "hopper", 0), (11, "swimmer", 3)])

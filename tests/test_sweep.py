@@ -38,6 +38,7 @@ def test_blanks_in_paths_stay_in_their_words(tmp_path, capsys):
     assert sweep.main(words) == 0
     told = [shlex.split(line) for line in capsys.readouterr().out.splitlines()[2:]]
     assert [line[1] for line in told[:2]] == [f"LIST={out}"] * 2
+    assert told[1][2:] == ["INDEX=0", "qsub", "-v", "LIST,INDEX", "jobs/pbs-array.sh"]  # an array has two elements or more
     assert told[2][:5] == ["here", "xargs", "-L", "1", "-a"]
     assert told[2][5] == str(out)
     listed = shlex.split(out.read_text())

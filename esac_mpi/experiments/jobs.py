@@ -68,7 +68,7 @@ def slurm(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]
 
 def pbs(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
     """Return environment and command line that submit a list to PBS; an array has two elements or more."""
-    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}"} | ({"INDEX": "0"} if count == 1 else {})
-    select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"
+    select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"  # in SELECT for the rounds that follow
+    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}", "SELECT": select} | ({"INDEX": "0"} if count == 1 else {})
     elements = ["-J", f"0-{count - 1}"] if count > 1 else []
     return environment, ["qsub", "-v", ",".join(environment), "-l", select, *elements, "jobs/pbs-array.sh"]

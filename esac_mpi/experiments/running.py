@@ -2,7 +2,7 @@
 
 A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks (clocks.py),
 which is the same however many go on at once. Wall time counts from where a run says that it goes on, without imports;
-what it has had is kept in spent.json beside the runs, and is no less than its own history says. Interrupted (Ctrl-C, SIGTERM),
+what it has had is kept in spent/ beside the runs, and is no less than its own history says. Interrupted (Ctrl-C, SIGTERM),
 the runs save themselves, and the next start goes on.
 """
 
@@ -65,7 +65,11 @@ class Going:
     def tell(self) -> None:
         """Ask it to save itself and end."""
         self.interrupted = True
-        self.process.terminate()
+        self._end()
+
+    def _end(self) -> None:
+        """Let it end at its next generation; USR1 passes every launcher, while Open MPI's kills its ranks soon after TERM."""
+        self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
 
     def watch(self) -> None:
         """Begin to count once the run says that it goes on; end it when its time is over."""
@@ -73,7 +77,7 @@ class Going:
             self.since, self.end = time.monotonic(), time.monotonic() + self.seconds
         if not self.over and (time.monotonic() >= self.end or self.pace.passed(time.monotonic(), self.since)):
             self.over = True
-            self.process.terminate()
+            self._end()
 
 
 @dataclass(frozen=True)
@@ -117,22 +121,30 @@ def log_of(planned: Planned) -> Path:
 
 
 class Spent:
-    """The wall time that each run of a folder has had [s]."""
+    """The wall time that each run of a folder has had [s]: a file each, since several machines may share the folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "spent.json"
-        self._seconds: dict[str, float] = json.loads(self._file.read_text()) if self._file.exists() else {}
+        former = folder / "spent.json"  # what earlier versions wrote
+        self._former: dict[str, float] = json.loads(former.read_text()) if former.exists() else {}
+        self._folder = folder / "spent"
 
     def of(self, planned: Planned, run: RunFiles | None) -> float:
         """Return the time of a run, no less than its history says; 0 for a run that is not there."""
-        return max(self._seconds.get(planned.run_dir.name, 0.0), last(run, "wall_seconds", "timing") or 0.0) if run else 0.0
+        return max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0) if run else 0.0
 
     def note(self, planned: Planned, seconds: float) -> None:
         """Write down what a run has had in all."""
-        self._seconds[planned.run_dir.name] = round(seconds, 1)
-        part = self._file.with_suffix(".part")
-        part.write_text(json.dumps(self._seconds, indent=1, sort_keys=True))
-        os.replace(part, self._file)
+        self._folder.mkdir(exist_ok=True)
+        file = self._folder / f"{planned.run_dir.name}.txt"
+        part = file.with_name(f"{file.name}.tmp.{os.getpid()}")
+        part.write_text(f"{seconds:.1f}\n")
+        os.replace(part, file)
+
+    def _noted(self, name: str) -> float:
+        try:
+            return float((self._folder / f"{name}.txt").read_text())
+        except FileNotFoundError:
+            return self._former.get(name, 0.0)
 
 
 def left(planned: Planned, spent: Spent) -> float | None:
@@ -145,6 +157,9 @@ def left(planned: Planned, spent: Spent) -> float | None:
     if run and (changed := differences(run.config, planned.config)):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Unusable(f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root")
+    if run and planned.ranks not in (0, run.provenance.get("ranks")):
+        made = f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), and is planned on {planned.ranks}"
+        raise Unusable(f"{made}: did a job script's LAUNCH start another number? Remove it, or choose another --root")
     if run and run.state == "complete" and run.config.budget == planned.config.budget:
         return None
     if planned.clock and clocks.reached(run, planned.clock):
@@ -212,7 +227,7 @@ def wish() -> Iterator[list[int]]:
 def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]) -> Generator[Ended, None, None]:
     """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
 
-    Every signal heard is passed on as SIGTERM: all that go on save themselves, and nothing new is started. Left in the middle,
+    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is started. Left in the middle,
     by an error here or in who reads this, it waits until they have.
     """
     waiting, going, told = list(work), list[Going](), 0
