@@ -5,6 +5,7 @@ blocks of theta: every operator on them is elementwise.
 """
 
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -127,16 +128,16 @@ def p_sac(generation: int, initial: float, final: float, decay: float) -> float:
     return final + (initial - final) * float(np.exp(-generation / decay))
 
 
-def exchanged_rows(random: np.random.Generator, lengths: list[int]) -> np.ndarray:
-    """Return which rows a child takes from its winner, bool [sum(lengths)].
+def exchanged_rows(random: np.random.Generator, shapes: Iterable[tuple[int, ...]]) -> np.ndarray:
+    """Return which rows a child takes from its winner, bool [rows of all tensors].
 
-    Each tensor of `lengths` rows sees a uniform number of exchanges, below twice its rows for a matrix and below its length
-    for a bias (tensors alternate); an exchange picks a row and, with probability 1/2, takes the winner's.
+    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its length for a vector; an
+    exchange picks a row and, with probability 1/2, takes the winner's.
     """
     parts = []
-    for index, length in enumerate(lengths):
+    for length, *columns in shapes:
         taken = np.zeros(length, bool)
-        exchanges = random.integers(2 * length if index % 2 == 0 else length)
+        exchanges = random.integers(2 * length if columns else length)
         rows = random.integers(length, size=exchanges)
         taken[rows[random.random(exchanges) < 0.5]] = True
         parts.append(taken)

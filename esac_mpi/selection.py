@@ -22,7 +22,7 @@ from esac_mpi.evolution import worst_for_not_finite
 class Selection(NamedTuple):
     """What a generation's selection says of the slots. All int64."""
 
-    elites: np.ndarray  # [elites] best first; they stay where they are, and are mutated like others
+    elites: np.ndarray  # [elites] best first; they stay, but where another's copy comes; mutated like others
     selected: np.ndarray  # winners of tournaments, distinct, ascending; elites may be among them
     copies: np.ndarray  # [elites] the slot that takes a copy of each elite, which is not mutated
     free: np.ndarray  # where children go, in random order

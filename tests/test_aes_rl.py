@@ -163,6 +163,12 @@ def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
 def test_bad_rules_are_refused(capsys):
     done = run(0, *SMALL, "--aes_rl.variance_rule", "success", code=2)
     assert "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative" in done.stderr
+    for rule in ("adaptive", "fixed"):
+        done = run(0, *SMALL, "--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", rule, code=2)
+        assert f"with variance_rule = {rule} every success narrows the search" in done.stderr
+    success = ["--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", "success"]
+    done = run(0, *SMALL, *success, "--aes_rl.success_factor", 0, code=2)
+    assert "aes_rl.success_factor = 0.0: must be positive" in done.stderr
 
 
 def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path):

@@ -166,7 +166,7 @@ def test_impossible_settings_are_refused(name, more, told):
         load(list(map(str, arguments(name, *more))))
 
 
-@pytest.mark.parametrize("name", ["cem", "cem_rl"])
+@pytest.mark.parametrize("name", ["cem", "cem_rl", "aes_rl"])
 def test_the_name_sets_the_public_codes_actor(name):
     config, _ = load(["--algorithm", name])
     assert (config.policy.hidden, config.policy.activation) == ((400, 300), "tanh")

@@ -37,6 +37,7 @@ def words(name, *more):
         ("erl", ["--erl.distillation_batch", 9], "erl.distillation_batch: read only with erl.crossover = distillation"),
         ("pderl", ["--erl.learner", "td3"], "erl.batch_size: read only with erl.learner = ddpg"),
         ("pderl", ["--sac.tau", 0.1], "sac.tau: read only with erl.learner = sac"),
+        ("erl", ["--erl.learner", "sac", "--sac.start_steps", 5], "sac.start_steps"),  # it plays none
     ],
 )
 def test_impossible_settings_are_refused(name, more, told):

@@ -58,8 +58,8 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
         taken = state.children[child] != state.theta_es
         np.testing.assert_array_equal(state.children[child][taken], winner[taken])
         if crossover == "row":
-            rows = np.split(taken, LAYOUT.rows()[1:-1])
-            expected_rows = evolution.exchanged_rows(noise.generator(0, Purpose.CROSSOVER, 3, child), [140, 140, 140, 140, 3, 3])
+            rows, shapes = np.split(taken, LAYOUT.rows()[1:-1]), [tensor.shape for tensor in LAYOUT.tensors]
+            expected_rows = evolution.exchanged_rows(noise.generator(0, Purpose.CROSSOVER, 3, child), shapes)
             assert [bool(r.all()) for r in rows] == expected_rows.tolist()
             assert [bool(r.any()) for r in rows] == expected_rows.tolist()
         else:

@@ -139,9 +139,7 @@ def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, an
 def test_later_rounds_of_a_pbs_array_have_the_resources_of_the_first(tmp_path, select):
     settings = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": str(tmp_path), "PBS_ARRAY_INDEX": "0", "SELECT": select}
     program = tmp_path / "again"
-    program.write_text(
-        f'#!/bin/sh\nmkdir -p {tmp_path}/cyclic-mdp-seed0; echo \' "status": "requeue"\' >"$6/status.json"; exit 75\n'
-    )
+    program.write_text('#!/bin/sh\nmkdir -p "$6"; echo \' "status": "requeue"\' >"$6/status.json"; exit 75\n')
     program.chmod(0o755)
     (tmp_path / "log").write_text("began\n")
     code, said = decide(tmp_path, "pbs-array.sh", [], PROGRAM=str(program), LAUNCH="env", STOP="", OPTIONS="-x", **settings)

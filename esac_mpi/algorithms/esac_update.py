@@ -148,7 +148,7 @@ def displacements(params: Params, state: State, k: int, sigmas: np.ndarray, disp
 def taken_rows(params: Params, k: int, child: int) -> np.ndarray:
     """Return which rows of theta the child takes from its winner, bool [rows]."""
     random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child)
-    return evolution.exchanged_rows(random, [tensor.shape[0] for tensor in params.layout.tensors])
+    return evolution.exchanged_rows(random, (tensor.shape for tensor in params.layout.tensors))
 
 
 def exchanged_parameters(params: Params, k: int, child: int, block: int, part: slice, rows: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
@@ -81,7 +81,7 @@ class AESRL(Table):
     """Arrivals over which successes are counted [individuals]. C."""
     success_threshold: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.2
     """Share of successes above which the variance grows. C."""
-    success_factor: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.99
+    success_factor: Annotated[PositiveFloat, AtMost(1), OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.99
     """What it is multiplied by where it shrinks; it grows by the inverse. C."""
     success_frozen: Annotated[bool, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = False
     """Whether the window stays what its first arrivals made it (C), or slides."""
@@ -130,8 +130,9 @@ class AESRL(Table):
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for rules that do not go together, and for one that does not search."""
-        if self.mean_rule == "full_move" and self.variance_rule == "adaptive":
-            yield "aes_rl.mean_rule = full_move: with variance_rule = adaptive a first success ends the search; success or fixed"
+        if self.mean_rule == "full_move" and self.variance_rule != "success":
+            told = f"with variance_rule = {self.variance_rule} every success narrows the search, and nothing widens it"
+            yield f"aes_rl.mean_rule = full_move: {told}; variance_rule = success"
         if self.variance_rule == "success" and self.mean_rule != "full_move":
             yield f"aes_rl.variance_rule = success: goes with mean_rule = full_move, not {self.mean_rule}"
         if self.mean_rule in ("absolute", "relative") and not self.rl_share:

@@ -17,7 +17,7 @@ FORMS = {
 TOURNAMENT = 3  # members of a tournament
 IDLE = {  # what a phase that takes over the episodes of others does not read of a learner's table
     "td3": ("steps_per_generation", "episodes_on", "episodes_per_generation", "interleaved", "exploration_noise"),
-    "sac": ("steps_per_generation", "interleaved"),
+    "sac": ("steps_per_generation", "interleaved", "start_steps"),
 }
 
 

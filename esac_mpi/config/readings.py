@@ -1,4 +1,4 @@
-"""Readings of the papers: what `esac.reading` and `erl.reading` set, and what ERL's forms, CEM and CEM-RL set by their names.
+"""Readings of the papers: what `esac.reading` and `erl.reading` set, and what an algorithm sets by its name.
 
 "paper" departs from the defaults only where the paper says something else in words or in Algorithm 1; "repo" makes the public
 code's choices and keeps its dead operators dead, but not its crashes.
@@ -50,7 +50,7 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
     },
 }
 ERL_ACTOR = {"policy.hidden": (128, 128), "policy.activation": "tanh", "policy.layer_norm": True}  # as the public code of ERL
-CEM_ACTOR = {"policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL
+CEM_ACTOR = {"policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
 
 
 def preset(given: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +59,6 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
         return form | ERL_ACTOR | ERL_READINGS[given.get("erl.reading", ERL.reading)]
-    if algorithm in ("cem", "cem_rl"):
+    if algorithm in ("cem", "cem_rl", "aes_rl"):
         return CEM_ACTOR
     return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}

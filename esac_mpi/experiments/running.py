@@ -227,8 +227,8 @@ def wish() -> Iterator[list[int]]:
 def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]) -> Generator[Ended, None, None]:
     """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
 
-    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is started. Left in the middle,
-    by an error here or in who reads this, it waits until they have.
+    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is
+    started. Left in the middle, by an error here or in who reads this, it waits until they have.
     """
     waiting, going, told = list(work), list[Going](), 0
     try:
