@@ -152,6 +152,8 @@ def as_end(error: BaseException, alone: bool) -> job.Ended | None:
         return error
     if isinstance(error, comm.LaunchError):
         return job.Ended(job.WRONG_USAGE, str(error), type(error))
+    if isinstance(error, record.Refused) and alone:  # another run has taken the directory
+        return job.Ended(job.WRONG_USAGE, str(error), type(error))
     shared = isinstance(error, ON_ALL) or (isinstance(error, EndsRun) and (alone or error.told))
     return job.Ended(job.FAILED, last_words(error), type(error)) if shared else None
 
@@ -167,6 +169,8 @@ def abort(world: comm.World | None, error: BaseException) -> NoReturn:
     """End all ranks, and say why."""
     if isinstance(error, EndsRun):
         comm.abort(job.FAILED, f"esac_mpi: {last_words(error)}")
+    if isinstance(error, record.Refused):
+        comm.abort(job.WRONG_USAGE, f"esac_mpi: {error}")
     who = f"rank {world.rank}" if world else "a rank"
     comm.abort(job.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from short_runs import HOLD, begin, child, failing, make, snapshot, state
+from whole_runs import wait_for
 
 from esac_mpi import record
 from esac_mpi.record import Refused, Run
@@ -36,6 +37,77 @@ def test_a_run_whose_directory_was_taken_stops_writing(tmp_path):
         run.checkpoint(1, state(1), {})
     assert not (tmp_path / "checkpoint.h5").exists()
     run.close()
+
+
+def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatch, caplog):
+    process = child(HOLD.format(path=str(tmp_path)))
+    assert process.stdout.readline() == "held\n"
+    monkeypatch.setattr(record.lock, "PATIENCE", 1.0)
+    monkeypatch.setenv("PBS_JOBID", "7.server")
+    with pytest.raises(Refused, match="in use by another run"):
+        begin(tmp_path)
+    assert f"host {socket.gethostname()}, pid {process.pid}), which may be ending: waits for up to 1 s" in caplog.text
+    monkeypatch.setattr(record.lock, "PATIENCE", 60.0)
+    honest = time.sleep
+    monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: (process.kill(), honest(seconds)))
+    begin(tmp_path).close()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_lock_that_is_free_here_but_touched_elsewhere_is_refused(tmp_path, monkeypatch, caplog):
+    make(tmp_path)
+    monkeypatch.setattr(record.lock, "BEAT", 0.2)
+    file = tmp_path / "run.lock"
+    file.write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-1))  # its next sign of life
+        with pytest.raises(Refused, match=r"host elsewhere, pid 77, .* touches it; locks do not reach every host here"):
+            begin(tmp_path)
+    touched(tmp_path, ago=0)
+    caplog.clear()
+    run = begin(tmp_path)  # it has ended: 0.3 s without a sign
+    assert "run.lock: it was touched from elsewhere just now, although its lock was to be had: looks again" in caplog.text
+    other = child(f"import fcntl; fcntl.lockf(open({str(file)!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)", stderr=subprocess.PIPE)
+    assert "BlockingIOError" in other.communicate()[1]  # it is held again, after the look
+    run.close()
+    file.write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    touched(tmp_path, ago=100)
+    caplog.clear()
+    begin(tmp_path).close()
+    assert "looks again" not in caplog.text
+
+
+def test_a_directory_that_is_moved_aside_while_its_lock_is_waited_for_is_refused(tmp_path, monkeypatch):
+    make(tmp_path / "run")
+    honest = record.lock._locked
+    for there in (True, False):
+
+        def moved(*arguments, there=there):
+            (tmp_path / "run").rename(tmp_path / f"old-{there}")
+            (tmp_path / "run").mkdir()
+            if there:
+                (tmp_path / "run/run.lock").touch()
+            return honest(*arguments)
+
+        (tmp_path / "run/run.lock").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(record.lock, "_locked", moved)
+            with pytest.raises(Refused, match="another run has just begun here; start again"):
+                begin(tmp_path / "run")
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_a_run_whose_directory_was_taken_ends_in_a_sentence(tmp_path, start, ranks):
+    task = ["configs/esac/cyclic-mdp.toml", "--algorithm", "es", "--es.population_size", 6, "--policy.hidden", 8]
+    often = ["--checkpoint.every_generations", 1, "--budget.nominal_steps", 0, "--budget.generations", 10**6]
+    process = start(ranks, *task, *often, "--run-dir", tmp_path / "run")
+    wait_for((tmp_path / "run/checkpoint.h5").exists)
+    (tmp_path / "run/run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "another run has taken this directory; this one stops without writing" in said
+    assert "Traceback" not in said
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 Where the file system has no locks, a run.lock with a holder is taken over only after nobody has touched it for SILENT
 seconds, or if the holder was a process of this host and has ended. Its age is the difference of two times that the file
 server gave, so that no clock of a node matters; and since the server's may be set, too, a holder that looks silent is waited for,
-whether it touches run.lock.
+whether it touches run.lock. Locks that are there may reach one host alone: a holder of another host that has just touched it is
+waited for, too.
 """
 
 import errno
@@ -15,33 +16,33 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from esac_mpi import batch_system
 from esac_mpi.directory import LOCK
 from esac_mpi.record.errors import Refused
 
 BEAT = 30.0  # time between two touches by the holder [s]
 SILENT = 600.0  # time without a touch after which a holder counts as dead where there are no locks [s]
+PATIENCE = 180.0  # for which a batch job waits for the end of the run before it [s]
+SHORT = 0.5  # for which others do [s]
 BUSY = (errno.EACCES, errno.EAGAIN)  # held by another process; any other error of lockf: no locks here
 
 logger = logging.getLogger(__name__)
 
 
 def take(path: Path, create: bool, name: str = LOCK) -> int:
-    """Return the descriptor of the locked run.lock, or another's, its content untouched. Raises Refused, naming the holder."""
+    """Return the descriptor of the locked run.lock, or another's, its content untouched. Raises Refused, naming the holder.
+
+    A batch job waits for a run's lock: ranks of the job before may outlive their launcher by seconds.
+    """
     descriptor = os.open(path / name, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
     try:
-        for attempt in range(5):  # a reader that asks whether the run lives holds the lock for an instant
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return descriptor
-            except OSError as error:
-                if error.errno not in BUSY:
-                    _judge(path / name, descriptor, error)
-                    return descriptor
-            time.sleep(0.05 * attempt)
-        raise _refusal(path, _holder(descriptor), "")
+        if _locked(path / name, descriptor, PATIENCE if name == LOCK and batch_system.job(os.environ) else SHORT):
+            _refuse_life_elsewhere(path / name, descriptor)
+        _refuse_moved(path / name, descriptor)
     except BaseException:
         os.close(descriptor)
         raise
+    return descriptor
 
 
 def ask(path: Path) -> None:
@@ -80,6 +81,49 @@ def is_free(path: Path, name: str = LOCK) -> bool:
     return True
 
 
+def _locked(file: Path, descriptor: int, patience: float) -> bool:
+    """Lock a run.lock; return whether the file system has locks. Raises Refused for one that may be held after so long [s]."""
+    end, pause = time.monotonic() + patience, SHORT / 10  # a reader that asks whether the run lives holds it for an instant
+    while True:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in BUSY:
+                _judge(file, descriptor, error)
+                return False
+        if time.monotonic() >= end:
+            raise _refusal(file.parent, _holder(descriptor), "")
+        if pause < SHORT <= 2 * pause and patience > SHORT:
+            told = "%s: in use by another run (host %s, pid %s), which may be ending: waits for up to %.0f s"
+            logger.warning(told, file.parent, *_holder(descriptor)[:2], patience)
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
+
+
+def _refuse_life_elsewhere(file: Path, descriptor: int) -> None:
+    """Refuse a run.lock that was to be had, but whose holder lives on another host: locks may reach one host alone."""
+    host, pid, since = _holder(descriptor)
+    if not host or host == socket.gethostname():
+        return
+    if _server_time(file.parent) - os.fstat(descriptor).st_mtime >= 2 * BEAT:
+        return
+    if _is_touched(file, f"it was touched from {host} just now, although its lock was to be had"):
+        raise _refusal(file.parent, (host, pid, since), ", and touches it; locks do not reach every host here")
+    try:  # looking at the file has dropped the lock
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise _refusal(file.parent, _holder(descriptor), "") from error
+
+
+def _refuse_moved(file: Path, descriptor: int) -> None:
+    """Refuse a run.lock whose directory another start has moved aside meanwhile."""
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.stat(file), os.fstat(descriptor)):
+            return
+    raise Refused(f"{file.parent}: another run has just begun here; start again, or choose another --run-dir")
+
+
 def _judge(file: Path, descriptor: int, reason: OSError) -> None:
     """Warn that there are no locks; refuse a run.lock whose holder may be alive."""
     path, told = file.parent, "%s: no locks on this file system (%s); %s is touched as a sign of life instead"
@@ -89,7 +133,7 @@ def _judge(file: Path, descriptor: int, reason: OSError) -> None:
         return
     age = _server_time(path) - os.fstat(descriptor).st_mtime
     dead = _dead(host, pid)
-    if age >= SILENT and not dead and _is_touched(file):
+    if age >= SILENT and not dead and _is_touched(file, "its holder looks silent, by a clock that may have been set"):
         age = 0.0
     if age < SILENT and not dead:
         wait = f"; without one for {SILENT / 60:.0f} minutes it counts as dead"
@@ -124,9 +168,9 @@ def _dead(host: str, pid: str) -> bool:
     return False
 
 
-def _is_touched(file: Path) -> bool:
-    """Return whether a holder of run.lock shows life in the time in which it has to."""
-    logger.warning("%s: its holder looks silent, by a clock that may have been set: looks again in %.0f s", file, 1.5 * BEAT)
+def _is_touched(file: Path, why: str) -> bool:
+    """Return whether a holder of run.lock shows life in the time in which it has to. A lock of ours on it is dropped."""
+    logger.warning("%s: %s: looks again in %.0f s", file, why, 1.5 * BEAT)
     before = file.stat().st_mtime_ns
     time.sleep(1.5 * BEAT)
     with file.open("rb") as stream:  # opened anew: a network file system looks at the server then
