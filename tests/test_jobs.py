@@ -208,6 +208,19 @@ def test_killed_ranks_are_survived(cluster, evolved, tmp_path):
 
 
 @needs_slurm
+def test_the_time_left_is_known_of_every_element_of_an_array(cluster, tmp_path):
+    """Also of the last one, whose id is the array's."""
+    script = tmp_path / "left.sh"
+    program = "import os; from esac_mpi import batch_system; print(batch_system.seconds_left(os.environ))"
+    script.write_text(f"#!/bin/bash\nunset SLURM_JOB_END_TIME\n{sys.executable} -c '{program}'\nsleep 5\n")
+    options = ("--ntasks=1", "--array=0-1", f"--output={tmp_path}/out%a", "--time=20")
+    array = cluster.submit(script, *options, PYTHONPATH=environment()["PYTHONPATH"])
+    for element in range(2):
+        wait_for_state(cluster, f"{array}_{element}", "COMPLETED")
+        assert 1000 < float((tmp_path / f"out{element}").read_text()) <= 1200
+
+
+@needs_slurm
 def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tmp_path):
     job = Job(tmp_path, LAUNCH=SRUN, TASKS="cyclic-mdp", SEEDS="2", RUNS=str(tmp_path))
     job.run, job.settings["OPTIONS"] = tmp_path / "cyclic-mdp-seed0", shlex.join(map(str, EVOLUTION))
