@@ -22,7 +22,7 @@ ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", 
 DRAWN = ("cem", "cem_rl")
 AES = {
     **{"workers": 2, "start_steps": 20, "batch_size": 16, "critic_chunk": 20, "replay_capacity": 200},
-    **{"arrivals_per_generation": 3, "mean_episodes": 1},
+    **{"arrivals_per_generation": 6, "mean_episodes": 1},
 }
 PROGRAM = """
 import json, sys

@@ -36,7 +36,8 @@ def take(path: Path, create: bool, name: str = LOCK) -> int:
     """
     descriptor = os.open(path / name, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
     try:
-        if _locked(path / name, descriptor, PATIENCE if name == LOCK and batch_system.job(os.environ) else SHORT):
+        patient = name == LOCK and batch_system.job(os.environ)
+        if _locked(path / name, descriptor, PATIENCE if patient else SHORT) and name == LOCK:
             _refuse_life_elsewhere(path / name, descriptor)
         _refuse_moved(path / name, descriptor)
     except BaseException:
