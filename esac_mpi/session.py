@@ -167,10 +167,8 @@ def last_words(error: BaseException) -> str:
 
 def abort(world: comm.World | None, error: BaseException) -> NoReturn:
     """End all ranks, and say why."""
-    if isinstance(error, EndsRun):
-        comm.abort(job.FAILED, f"esac_mpi: {last_words(error)}")
-    if isinstance(error, record.Refused):
-        comm.abort(job.WRONG_USAGE, f"esac_mpi: {error}")
+    if end := as_end(error, True):  # what it would be to a rank alone
+        comm.abort(end.code, f"esac_mpi: {end}")
     who = f"rank {world.rank}" if world else "a rank"
     comm.abort(job.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")
 

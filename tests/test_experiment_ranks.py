@@ -4,24 +4,18 @@ import signal
 from argparse import Namespace
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from toy_experiments import a_run, configured
+from toy_experiments import a_run, configured, finished
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config
 from esac_mpi.experiments import running
-from esac_mpi.record import Run
 
 
 def test_a_run_made_on_other_ranks_than_planned_is_refused(tmp_path):
     config = configured(algorithm="es")
     one = a_run(tmp_path, config)
-    record = Run.begin(one.run_dir, config, {"ranks": 4})
-    record.append({"generation": 1}, {"wall_seconds": 1.0})
-    record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
-    record.status("complete", 1)
-    record.close()
+    finished(one.run_dir, config, ranks=4)
     for ranks in (0, 4):
         assert running.left(replace(one, ranks=ranks), running.Spent(tmp_path)) is None
     with pytest.raises(Unusable, match=r"was made on 4 rank\(s\), and is planned on 2: did a job script's LAUNCH"):

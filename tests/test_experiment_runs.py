@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from commands import command
 from conftest import ROOT, environment, run
-from toy_experiments import TOY, a_run, configured, planned, recorder, write
+from toy_experiments import TOY, a_run, configured, finished, planned, recorder, write
 from whole_runs import wait_for
 
 from esac_mpi.analysis.clock import Machine, computed
@@ -111,14 +111,6 @@ def test_wall_time_ends_a_run_and_what_it_had_counts(tmp_path):
     assert (one.run_dir.parent / "spent/cyclic-ES-seed0.txt").read_text() == "4.0\n"
     assert running.left(one, running.Spent(one.run_dir.parent)) is None
     assert running.left(replace(one, seconds=10.0), running.Spent(one.run_dir.parent)) == 6
-
-
-def finished(path, config, wall=30.0, status="complete"):
-    record = Run.begin(path, config, {})
-    record.append({"generation": 1}, {"wall_seconds": wall})
-    record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
-    record.status(status, 1)
-    record.close()
 
 
 def test_what_is_left_of_a_run(tmp_path):

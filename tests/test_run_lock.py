@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from conftest import CYCLIC_ES
 from short_runs import HOLD, begin, child, failing, make, snapshot, state
 from whole_runs import wait_for
 
@@ -99,9 +100,8 @@ def test_a_directory_that_is_moved_aside_while_its_lock_is_waited_for_is_refused
 
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_a_run_whose_directory_was_taken_ends_in_a_sentence(tmp_path, start, ranks):
-    task = ["configs/esac/cyclic-mdp.toml", "--algorithm", "es", "--es.population_size", 6, "--policy.hidden", 8]
     often = ["--checkpoint.every_generations", 1, "--budget.nominal_steps", 0, "--budget.generations", 10**6]
-    process = start(ranks, *task, *often, "--run-dir", tmp_path / "run")
+    process = start(ranks, *CYCLIC_ES, *often, "--run-dir", tmp_path / "run")
     wait_for((tmp_path / "run/checkpoint.h5").exists)
     (tmp_path / "run/run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
     _, said = process.communicate(timeout=120)

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from esac_mpi.config import Config, updated
 from esac_mpi.experiments import design
+from esac_mpi.record import Run
 
 TOY = """
 title = "a toy"
@@ -52,3 +55,12 @@ def configured(**values):
 
 def a_run(tmp_path, config, ranks=0, seconds=0.0, name="run"):
     return design.Planned("t", "v", "", config.seed, ranks, seconds, [], tmp_path / name, config)
+
+
+def finished(path, config, wall=30.0, status="complete", ranks=1):
+    """Leave a run of one generation that ended so."""
+    record = Run.begin(path, config, {"ranks": ranks})
+    record.append({"generation": 1}, {"wall_seconds": wall})
+    record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
+    record.status(status, 1)
+    record.close()

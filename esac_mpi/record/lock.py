@@ -111,10 +111,7 @@ def _refuse_life_elsewhere(file: Path, descriptor: int) -> None:
         return
     if _is_touched(file, f"it was touched from {host} just now, although its lock was to be had"):
         raise _refusal(file.parent, (host, pid, since), ", and touches it; locks do not reach every host here")
-    try:  # looking at the file has dropped the lock
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise _refusal(file.parent, _holder(descriptor), "") from error
+    _locked(file, descriptor, 0.0)  # looking at the file has dropped the lock
 
 
 def _refuse_moved(file: Path, descriptor: int) -> None:
