@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Tuple
 
+from esac_mpi.config import Config, updated
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
+from esac_mpi.task import make_task
 
 
 def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_they_name_the_others():
@@ -23,6 +25,27 @@ def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_th
         refuse_discrete(make("own_task:Push-v0"), algorithm, able)
     for algorithm in able:
         refuse_discrete(cart, algorithm, able)
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "complaint", "kind"),
+    [
+        ("Pendulum-v1", {"ppo.action": "gaussian_argmax"}, "ppo.action = gaussian_argmax", "discrete"),
+        ("CartPole-v1", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5", "continuous"),
+        ("CyclicMDP-v0", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5", "continuous"),
+        ("CartPole-v1", {"ppo.action": "gaussian_argmax", "ppo.argmax_std": 0.3}, "", ""),
+        ("Pendulum-v1", {"ppo.initial_std": 0.5}, "", ""),
+    ],
+)
+def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, complaint, kind):
+    config = updated(Config(algorithm="ppo"), {"task.id": task, **setting})
+    if not complaint:
+        assert make_task(config).id == task
+        return
+    with pytest.raises(TaskError) as error:
+        make_task(config)
+    assert str(error.value) == f"{task}: {complaint}: read only in tasks of {kind} actions"
+    make_task(updated(config, {"algorithm": "es"}))  # which reads nothing of it
 
 
 @pytest.mark.parametrize(

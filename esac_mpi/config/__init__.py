@@ -18,6 +18,7 @@ from esac_mpi.config.joining import changed, joined, plain, settings
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.readings import ERL_ACTOR, ERL_READINGS, READINGS
+from esac_mpi.config.reads import unread_in
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
 from esac_mpi.config.sources import resolved
@@ -28,5 +29,5 @@ __all__ = [
     "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "changed", "check", "child_slots", "differences",
     "flatten", "from_table", "hint", "individuals", "joined", "load", "marks", "members", "plain", "read_file", "read_toml",
-    "resolved", "settings", "slots", "table_of", "to_toml", "updated", "winners",
+    "resolved", "settings", "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

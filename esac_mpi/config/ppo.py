@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PPO(Table):
     """Steps of a minibatch; the last of an epoch has what is left. B, S."""
     epochs: PositiveInt = 10
     """Passes over a rollout [epochs]. B, S."""
-    initial_std: PositiveFloat = 1.0
+    initial_std: Annotated[PositiveFloat, OnlyIn(discrete=False)] = 1.0
     """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
     observation_normalisation: bool = False
     """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
@@ -45,7 +45,7 @@ class PPO(Table):
     """Divide rewards by the running standard deviation of their discounted sums, and cut them to +-10: where returns are large,
     the critic's error else takes nearly all of a gradient that is cut to max_grad_norm. Returns of episodes are told plain. B:
     off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
-    action: Literal["categorical", "gaussian_argmax"] = "categorical"
+    action: Annotated[Literal["categorical", "gaussian_argmax"], OnlyIn(discrete=True)] = "categorical"
     """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
     the ESAC authors' notebooks do."""
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5

@@ -3,12 +3,12 @@
 Of a field that a run does not read the command line is refused, and a file's value is named in a warning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from esac_mpi.config.fields import marks, shown, value_of
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads
+from esac_mpi.config.fields import DEFAULTS, marks, shown, value_of
+from esac_mpi.config.table import OnlyIn, OnlyWith, OnlyWithOne, Reads
 from esac_mpi.config.whole import Config, table_of
 
 COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "display")  # tables that every algorithm reads
@@ -63,3 +63,13 @@ def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
             said = (f"{other} = {' or '.join(map(shown, values))}" for other, values in missing.items())
             found[name] = f"read only with {' or '.join(said)}"
     return found
+
+
+def unread_in(config: Config, discrete: bool) -> Iterator[str]:
+    """Yield a message for every field other than its default that is not read in such tasks; discrete: of discrete actions."""
+    for name, default in DEFAULTS.items():
+        if not reads(config.algorithm, name) or value_of(config, name) == default:
+            continue
+        if any(isinstance(mark, OnlyIn) and mark.discrete != discrete for mark in marks(name)):
+            kind = "continuous" if discrete else "discrete"
+            yield f"{name} = {shown(value_of(config, name))}: read only in tasks of {kind} actions"

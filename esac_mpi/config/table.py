@@ -33,6 +33,13 @@ class OnlyWithOne(OnlyWith):
 
 
 @dataclass(frozen=True)
+class OnlyIn:
+    """A condition in a field's annotation: in which tasks it matters, those of discrete actions or the others."""
+
+    discrete: bool
+
+
+@dataclass(frozen=True)
 class Reads:
     """What an algorithm reads beside its own table, the fields without a table and the tables that all read."""
 
