@@ -89,6 +89,15 @@ def test_sensitivity_at_the_end_against_the_value():
     ]  # fmt: skip
 
 
+def test_what_is_measured_is_told_within_the_picture():
+    figure = swept(sweep(task="InvertedDoublePendulum-v5") + sweep(task="Swimmer-v5"), normalise=True)  # two lines of legend
+    figure.draw_without_rendering()
+    label = figure.axes[0].yaxis.label
+    assert label.get_text().replace("\n", " ") == "mean fitness, mean over generations / best of the line"
+    assert figure.bbox.y0 <= label.get_window_extent().y0
+    assert label.get_window_extent().y1 <= figure.bbox.y1
+
+
 def test_sensitivity_to_words():
     (axes,) = swept(sweep(values=("soft", "hard"))).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "soft"]

@@ -1,5 +1,6 @@
 """What one parameter does: a measure against the values of a field. Runs come as files or as rows of results."""
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +124,7 @@ def figure(found: Panels, field: str, measure: str, seeds: bool = False, size: t
     for panel, (title, row) in zip(axes.flat, found.items(), strict=False):
         for label, each in row.items():
             draw_line(panel, label, each, values, look[label], seeds)
-        panel.set(title=title, ylabel=measure)
+        panel.set(title=title, ylabel=textwrap.fill(measure, int(9 * size[1])))
         set_axis(panel, field, values)
     for panel in axes.flat[len(found) :]:
         panel.set_axis_off()
