@@ -6,7 +6,7 @@ again: where a later version refuses one, its test says here with which words.
 """
 
 import json
-import tarfile
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,7 @@ KNOWN = {  # state, generations, algorithm, gradient updates, steps of the popul
 @pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def old(request, tmp_path) -> Path:
     """Return a folder with the two runs of a version."""
-    with tarfile.open(request.param) as archive:
-        archive.extractall(tmp_path / "old", filter="data")
+    shutil.unpack_archive(request.param, tmp_path / "old")
     return tmp_path / "old"
 
 
