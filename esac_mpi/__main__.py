@@ -12,7 +12,7 @@ from esac_mpi.batch_system import speaks
 from esac_mpi.config import load
 from esac_mpi.errors import NO_MPI, lacks_mpi
 from esac_mpi.invocation import version
-from esac_mpi.log import say, warn
+from esac_mpi.log import say, tell, warn
 
 HELP = {"-h", "--help"}
 WRONG_USAGE = 2
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     """Run the program on this rank; return its exit code, 2 where there is no MPI. One rank's exception ends the whole job."""
     if "--version" in argv:
         if speaks(os.environ):
-            print(version())
+            tell(version())
         return 0
     words = [token for token in argv if token != "--check"]
     command = ["python", "-m", "esac_mpi", *argv]

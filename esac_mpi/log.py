@@ -73,6 +73,12 @@ def warn(message: str) -> None:
     logger.warning("%s", message)
 
 
+def tell(text: str) -> None:
+    """Print what was asked for, on stdout alone."""
+    with _letting_go():
+        print(text, flush=True)
+
+
 class _Formatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
 
@@ -88,8 +94,7 @@ class _Formatter(logging.Formatter):
 
 class _Console(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        with _letting_go():
-            print(self.format(record), flush=True)
+        tell(self.format(record))
 
 
 class _File(logging.FileHandler):
@@ -103,10 +108,15 @@ def _letting_go() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
+        let_go()
+
+
+def let_go() -> None:
+    """Send stdout, which nobody reads any more, nowhere."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def on_terminal(proc: Path = Path("/proc")) -> bool:

@@ -79,8 +79,13 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", ["experiment list", "summary {runs}/esac", "evaluate {configs}/tuned/inverted-double-pendulum.h5 --episodes 1"]
-)
+    "words",
+    [
+        "experiment list", "summary {runs}/esac", "evaluate {configs}/tuned/inverted-double-pendulum.h5 --episodes 1",
+        "run --help", "run --version", "run --check --task.id CyclicMDP-v0", "watch --help", "completion bash", "--help",
+        "--version",
+    ],
+)  # fmt: skip
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, words):
     make(tmp_path / "esac")
     call = [sys.executable, "-m", "esac_mpi.commands", *words.format(runs=tmp_path, configs=ROOT / "configs").split()]

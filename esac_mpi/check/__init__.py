@@ -8,7 +8,7 @@ prints one block, a line a subject, each ending in ok or in what to do. Nothing 
 import math
 import os
 
-from esac_mpi import set_up
+from esac_mpi import log, set_up
 from esac_mpi.check import cost, counter, directory, exchange, gpu, machine, memory, rank, report, run, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
@@ -37,5 +37,5 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
-        print("\n".join([title, *report.block(lines), report.verdict(lines)]), flush=True)
+        log.tell("\n".join([title, *report.block(lines), report.verdict(lines)]))
     return int(world.from_root(code))

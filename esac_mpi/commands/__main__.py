@@ -15,6 +15,7 @@ import os
 import sys
 from importlib import import_module
 
+from esac_mpi import log
 from esac_mpi.batch_system import speaks
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
 from esac_mpi.errors import lacks_mpi
@@ -63,7 +64,7 @@ def carry_out(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        log.let_go()
         return 0
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
@@ -86,9 +87,9 @@ def main(argv: list[str] | None = None) -> int:
         return carry_out(words[0], words[1:])
     if speaks(os.environ):
         if words in (["--help"], ["-h"]):
-            print(overview())
+            log.tell(overview())
         elif words == ["--version"]:
-            print(version())
+            log.tell(version())
         else:
             print(refusal(words), file=sys.stderr)
     return 0 if words in (["--help"], ["-h"], ["--version"]) else WRONG_USAGE

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_origin
 
+from esac_mpi import log
 from esac_mpi.config import kwargs
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
@@ -117,7 +118,11 @@ def _parse(argv: list[str], default: Config) -> Config:
     tables = tyro.constructors.ConstructorRegistry()
     tables.primitive_rule(_json_of)
     with tables:
-        return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
+        try:
+            return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
+        except BrokenPipeError:  # the reader, `head` say, has seen enough of the help
+            log.let_go()
+            raise SystemExit(0) from None
 
 
 def _asked_about(argv: list[str]) -> str:
