@@ -72,6 +72,8 @@ def test_values_are_taken_as_before(here):
     [
         ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"), ("es.sigmo", "es.sigma"),
         ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"), ("ESAC.Sigma", "esac.sigma"),
+        ("es.learning_rate", "es.lr_es"), ("sac.buffer_size", "sac.replay_capacity"), ("total_timesteps", "budget.env_steps"),
+        ("sac.ent_coef", "sac.temperature"), ("ppo.ent_coef", "ppo.entropy_coefficient"), ("erl.lr", "erl.lr_actor"),
         ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"), ("horizon", "task.horizon"),
     ],
 )  # fmt: skip
@@ -79,7 +81,7 @@ def test_a_key_like_one_that_there_is_names_it(wrong, right):
     assert refused(f"--{wrong}", "3") == f"command line: unknown key '{wrong}'; did you mean '{right}'?"
 
 
-@pytest.mark.parametrize("wrong", ["title", "settings", "env", "gpu", "verbose", "foo"])
+@pytest.mark.parametrize("wrong", ["title", "settings", "env", "gpu", "verbose", "foo", "esac.mirrored", "learning_rate"])
 def test_a_key_like_none_that_there_is_names_none(wrong):
     assert refused(f"--{wrong}", "3") == f"command line: unknown key '{wrong}'; --help lists those that there are"
 

@@ -10,6 +10,14 @@ from esac_mpi.config.former import FORMER
 RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"
 ELSEWHERE = {"resume": RESUMES, "continue": RESUMES}  # words of other programs for what is asked otherwise here
 
+ELSEWHERE_CALLED = {  # what other programs call a field, and how ours begins, in the same table or in one of its own
+    "learning_rate": ("lr_actor", "lr_"), "lr": ("lr_actor", "lr_"), "buffer_size": ("replay_capacity",),
+    "learning_starts": ("start_steps",), "n_steps": ("steps_per_generation",), "n_epochs": ("epochs",),
+    "ent_coef": ("temperature", "entropy_coefficient"), "std": ("sigma",), "noise_std": ("sigma", "exploration_noise"),
+    "total_timesteps": ("budget.env_steps",), "total_steps": ("budget.env_steps",), "net_arch": ("policy.hidden",),
+    "max_steps": ("task.horizon",), "env_id": ("task.id",),
+}  # fmt: skip
+
 
 def known(name: str, source: str) -> str:
     """Return the name of a field. Raises ConfigError naming `source` and the one like it where there is no such field."""
@@ -19,11 +27,25 @@ def known(name: str, source: str) -> str:
         raise ConfigError(f"{source}: {name} {ELSEWHERE[name]}")
     if name in FORMER:
         raise ConfigError(f"{source}: {name} is no more: {FORMER[name]} in its place")
-    raise ConfigError(f"{source}: unknown key '{name}'; {meant(name, NAMES, '--help lists those that there are')}")
+    said = f"did you mean '{ours}'?" if (ours := called_here(name)) else meant(name, NAMES, "--help lists those that there are")
+    raise ConfigError(f"{source}: unknown key '{name}'; {said}")
+
+
+def called_here(name: str) -> str:
+    """Return the field that other programs call so, "" for none."""
+    table, _, last = name.rpartition(".")
+    begins = ELSEWHERE_CALLED.get(last.casefold(), ())
+    return next((other for begin in begins for other in NAMES if other == begin or other.startswith(f"{table}.{begin}")), "")
 
 
 def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
     """Return the end of a sentence: the name that this one is like, where none is `otherwise`, or else all that there are."""
     there = {other.casefold(): other for other in among}
-    near = difflib.get_close_matches(name.casefold(), there, 1)  # of a likeness of 0.6 and more
+    near = difflib.get_close_matches(name.casefold(), there)  # of a likeness of 0.6 and more
+    near = [other for other in near if ends_alike(name.casefold(), other)]
     return f"did you mean '{there[near[0]]}'?" if near else otherwise or f"there are {', '.join(among)}"
+
+
+def ends_alike(name: str, other: str) -> bool:
+    """Return whether what follows the last dots is alike: a table in common is no likeness of fields."""
+    return difflib.SequenceMatcher(None, name.rpartition(".")[2], other.rpartition(".")[2]).ratio() >= 0.5
