@@ -153,8 +153,10 @@ def test_another_run_begins_with_its_best_point_without_a_word_of_its_module(ext
 def test_a_bad_field_is_refused(extended):
     said = extended.call(extended.line(0, "--random_search.radius", "-1"), code=2)
     assert "random_search.radius = -1.0" in said
+    said = extended.call(extended.line(0, "--random_search.radios", "1"), code=2)
+    assert "unknown key 'random_search.radios'; did you mean 'random_search.radius'?" in said
     said = extended.call(extended.line(0, "--random_search.sigma", "1"), code=2)
-    assert "unknown key 'random_search.sigma'; did you mean 'random_search.radius'?" in said
+    assert "unknown key 'random_search.sigma'; there are random_search.points, random_search.radius" in said
     assert "esac.sigma" in extended.call(extended.line(0, "--esac.sigma", "1"), code=2)  # which it does not read
 
 

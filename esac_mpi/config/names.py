@@ -19,6 +19,9 @@ ELSEWHERE_CALLED = {  # what other programs call a field, and how ours begins, i
 }  # fmt: skip
 
 
+FEW = 5  # fields of a table that one sentence can name
+
+
 def known(name: str, source: str) -> str:
     """Return the name of a field. Raises ConfigError naming `source` and the one like it where there is no such field."""
     if name in NAMES:
@@ -27,7 +30,14 @@ def known(name: str, source: str) -> str:
         raise ConfigError(f"{source}: {name} {ELSEWHERE[name]}")
     if name in FORMER:
         raise ConfigError(f"{source}: {name} is no more: {FORMER[name]} in its place")
-    said = f"did you mean '{ours}'?" if (ours := called_here(name)) else meant(name, NAMES, "--help lists those that there are")
+    table = f"{name.rpartition('.')[0]}."
+    beside = [other for other in NAMES if other.startswith(table)]
+    if ours := called_here(name):
+        said = f"did you mean '{ours}'?"
+    elif 0 < len(beside) <= FEW:
+        said = meant(name, beside)
+    else:
+        said = meant(name, NAMES, "--help lists those that there are")
     raise ConfigError(f"{source}: unknown key '{name}'; {said}")
 
 
@@ -47,5 +57,7 @@ def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
 
 
 def ends_alike(name: str, other: str) -> bool:
-    """Return whether what follows the last dots is alike: a table in common is no likeness of fields."""
+    """Return whether what follows the last dots is alike, or one is a table of the other: a table in common is no likeness."""
+    if other.startswith(f"{name}."):
+        return True
     return difflib.SequenceMatcher(None, name.rpartition(".")[2], other.rpartition(".")[2]).ratio() >= 0.5

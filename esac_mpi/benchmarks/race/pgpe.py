@@ -1,5 +1,6 @@
 """EvoTorch's PGPE with ClipUp on its Gym problem in the race, an actor on each core, with the settings of its own script."""
 
+import logging
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -23,7 +24,7 @@ def run(plan: Plan, teller: Teller) -> None:
     if plan.cores > 1:
         import ray
 
-        ray.init(num_cpus=plan.cores, include_dashboard=False, logging_level="ERROR")
+        ray.init(num_cpus=plan.cores, include_dashboard=False, logging_level=logging.ERROR)
     settings = dict(plan.settings)
     own = {name: settings.pop(name) for name in OF_PROBLEM if name in settings}
     env: Any = partial(training_env, plan.task) if plan.task.startswith(SUITE) else plan.task
