@@ -70,6 +70,14 @@ def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
         make("own_task:Push-v0")
 
 
+@pytest.mark.parametrize("what", ["observation", "action"])
+def test_a_space_of_no_numbers_is_refused(monkeypatch, what):
+    make("own_task:Push-v0")
+    monkeypatch.setattr(sys.modules["own_task"].Push, f"{what}_space", Box(-1, 1, (0,)))
+    with pytest.raises(TaskError, match=rf"^own_task:Push-v0 has {what}s of no number at all; nothing can be learned there.$"):
+        make("own_task:Push-v0")
+
+
 @pytest.mark.parametrize(
     ("id", "message"),
     [

@@ -18,7 +18,6 @@ ELSEWHERE_CALLED = {  # what other programs call a field, and how ours begins, i
     "max_steps": ("task.horizon",), "env_id": ("task.id",),
 }  # fmt: skip
 
-
 FEW = 5  # fields of a table that one sentence can name
 
 

@@ -54,6 +54,9 @@ class GymnasiumEnv:
         self.low, self.high = action_bounds(id, *_bounds(id, space))
         self.action_size = self.low.size
         self.observation_size = math.prod(_shape(self._env.observation_space))
+        for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
+            if not size:
+                raise TaskError(f"{id} has {what} of no number at all; nothing can be learned there.")
         limit = self._env.spec.max_episode_steps if self._env.spec else None
         self.horizon = task_horizon(id, limit or math.inf, horizon)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
