@@ -1,8 +1,8 @@
 """Genetic operators on vectors: the n-point crossover and Gaussian mutation of ERL.
 
 Source: the public code of Khadka and Tumer 2018. A vector is a theta, float32 [d]; it is never changed in place. Where we differ
-from that code: the initial weights are those of `Layout.initial` (Xavier, zero biases) and not PyTorch's, the last layer's a
-tenth of them as there.
+from that code: the initial weights are those of `Layout.initial` (Xavier, zero biases) and not PyTorch's. The last layer's are a
+tenth of them, as there for the learner's actor and its critic.
 """
 
 import math
@@ -26,11 +26,11 @@ class Spread(NamedTuple):
     reset_probability: float  # of a change, that it is a new weight of standard deviation 1
 
 
-def initial(layout: Layout, seed: int, network: int) -> np.ndarray:
-    """Return the initial weights of an actor, float32 [d], whose actions are small: its last layer is scaled by 0.1."""
+def initial(layout: Layout, seed: int, network: int, last_layer: float = LAST_LAYER) -> np.ndarray:
+    """Return the initial weights of an actor, float32 [d], whose actions are small where its last layer is scaled by 0.1."""
     theta = layout.initial(seed, network)
     for view in layout.views(theta)[-2:]:  # the output layer's weight and bias
-        view *= LAST_LAYER
+        view *= last_layer
     return theta
 
 

@@ -6,7 +6,8 @@ value that is not finite ranks last. Where we differ from the public code:
 - It makes the number of selected slots even by one that stands twice, and that of free slots likewise, so that one child is
   written over by another. Here nothing stands twice, and the second child of a last, odd pair is thrown away.
 - A selected slot that must take an elite's copy, because no free one is left, counts as discarded: there it counts as selected.
-- It pairs a copy of an elite with that elite, and a slot that stands twice with itself. Here a pair has two networks.
+- It pairs a copy of an elite with that elite, and a slot that stands twice with itself. Here a pair that is distilled has two
+  networks; an n-point crossover may draw an elite twice, as there.
 - It looks an elite's fitness up at the slot of its copy, where that of the network stands that was replaced (`stale`).
 """
 

@@ -12,6 +12,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, check, load, marks, read_toml, to_toml, updated
 from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, OffOr, Plain, Positive
 from esac_mpi.config.fields import value_of
+from esac_mpi.config.genetic import FORMS
 
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 
@@ -91,6 +92,11 @@ def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
         check(
             updated(Config(), config.from_table({k: list(v) if isinstance(v, tuple) else v for k, v in preset.items()}, "preset"))
         )
+
+
+def test_erl_alone_explores_beyond_the_bounds_as_its_public_code_does():
+    clips = {name: load(["--algorithm", name, "--erl.reading", "repo"])[0].erl.exploration_clip for name in FORMS}
+    assert clips == {"erl": False, "perl": True, "derl": True, "pderl": True}
 
 
 def test_every_field_says_what_it_is():

@@ -25,6 +25,7 @@ def some(seed: int) -> np.ndarray:
 
 def test_an_actor_begins_with_a_tenth_of_the_usual_last_layer():
     usual, made = LAYOUT.initial(3, 2), genetics.initial(LAYOUT, 3, 2)
+    assert (genetics.initial(LAYOUT, 3, 2, 1.0) == usual).all()
     last = LAYOUT.tensors[-2].start
     np.testing.assert_array_equal(made[:last], usual[:last])
     np.testing.assert_array_equal(made[last:], usual[last:] * np.float32(0.1))

@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from racing import plan_of
 
 from esac_mpi import envs, rollout
-from esac_mpi.benchmarks.race import field, ours, places, processes, running
+from esac_mpi.benchmarks.race import field, ours, places, processes, rows, running, standings
 from esac_mpi.benchmarks.race.field import Course, Task
 from esac_mpi.benchmarks.race.running import Teller
 from esac_mpi.policy import Layout, Policy
@@ -85,3 +86,8 @@ def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
     model = sb3.made(plan, settings)
     assert (model.lr_schedule(0.5), model.n_envs, model.policy.net_arch) == (5e-4, 2, [8])
     assert model.get_vec_normalize_env().gamma == 0.9
+
+
+def test_the_table_of_the_docs_comes_from_its_rows():
+    folder = ROOT / "docs/results/race"
+    assert standings.Standings(rows.read(folder / "race.csv")).markdown() + "\n" == (folder / "race.md").read_text()

@@ -53,7 +53,7 @@ def init(params: Params, world: contracts.Memory) -> State:
     """Return the state before the first generation; member 0 is its champion."""
     erl, layout, seed = params.config.erl, params.layout, params.config.seed
     k = erl.population_size
-    population = np.stack([genetics.initial(layout, seed, MEMBERS + member) for member in range(k)])
+    population = np.stack([genetics.initial(layout, seed, MEMBERS + member, erl.initial_last_layer) for member in range(k)])
     o, *_, a = layout.sizes
     world.reserve(*births_board(params)[:2])
     now, following = memories(erl, o + a, world)

@@ -51,6 +51,9 @@ class ERL(Table):
     algorithm's name says which: gaussian for erl and derl, proximal for perl and pderl."""
     population_size: PositiveInt = 10
     """Actors that evolve, k [members]. P: Table 3."""
+    initial_last_layer: PositiveFloat = 0.1
+    """What the initial weights of the members' last layers are multiplied by (C: 1), small ones for small actions. Those of the
+    learner's actor and critic always are by 0.1 (C)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness, xi [episodes]. P: Table 4, 1 on HalfCheetah, 3 on Hopper, 5 on Walker2d."""
     elite_fraction: Fraction = 0.1
@@ -108,7 +111,7 @@ class ERL(Table):
     their own tables."""
     exploration_clip: bool = True
     """Whether actions of the learner's own episodes are clipped to the bounds after noise is added, or noise is left to the task
-    (C)."""
+    (ERL's public code; PDERL's clips)."""
     ou_theta: PositiveFloat = 0.15
     """Pull towards 0 of the Ornstein-Uhlenbeck noise of the learner's episodes, a step. C."""
     ou_sigma: NonNegativeFloat = 0.2

@@ -45,10 +45,11 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
         "erl.parent_actions": "stored",
         "erl.memory_order": "shuffled",
         "erl.distillation_start": "worse",
-        "erl.exploration_clip": False,
         "erl.time_limits": "termination",
+        "erl.initial_last_layer": 1.0,
     },
 }
+UNCLIPPED = {"erl.exploration_clip": False}  # ERL's public code alone: PDERL's clips
 ERL_ACTOR = {"policy.hidden": (128, 128), "policy.activation": "tanh", "policy.layer_norm": True}  # as the public code of ERL
 CEM_ACTOR = {"policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
 
@@ -58,7 +59,8 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
     algorithm = given.get("algorithm", Config.algorithm)
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
-        return form | ERL_ACTOR | ERL_READINGS[given.get("erl.reading", ERL.reading)]
+        reading = given.get("erl.reading", ERL.reading)
+        return form | ERL_ACTOR | ERL_READINGS[reading] | (UNCLIPPED if (algorithm, reading) == ("erl", "repo") else {})
     if algorithm in ("cem", "cem_rl", "aes_rl"):
         return CEM_ACTOR
     return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}

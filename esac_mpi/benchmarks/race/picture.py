@@ -47,9 +47,10 @@ def draw(found: Standings, out: Path) -> None:
     legend.get_texts()[0].set_fontweight("bold" if names[0] == field.CHAMPION else "normal")
     seeds = max(len(found.of(task, name)) for task in tasks for name in names)
     one = found.rows[0]
+    shows = f"median of {seeds} seeds, line from the fastest to the slowest" if seeds > 1 else "one seed"
     headline(
-        drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: median of {seeds} seed{'s' * (seeds > 1)}, "
-        f"line from the fastest to the slowest, open arrow: not within the limit{', cross: failed' * bool(found.failed)}",
+        drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
+        f"open arrow: not within the limit{', cross: failed' * bool(found.failed)}",
     )  # fmt: skip
     list(save(drawing, out))
 

@@ -157,11 +157,11 @@ class Standings:
         """Return what the table holds."""
         one, every = self.rows[0], [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
-        seeds = spanned([counts[0], counts[-1]])
+        shows = f"median of {spanned([counts[0], counts[-1]])} seeds (least to most)" if counts[-1] > 1 else "one seed"
         said = (
-            f"Seconds from the start of the process to a policy with the return: median of {seeds} seed{'s' * (counts[-1] > 1)} "
-            f"(least to most), on {one.cores} core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the "
-            f"limit. Evaluations are off everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
+            f"Seconds from the start of the process to a policy with the return: {shows}, on {one.cores} "
+            f"core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the limit. Evaluations are off "
+            f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
         starts = [f"{name} {shown(seconds, '')} s" for name in self.names if (seconds := self.start_up(name)) is not None]
         begun = [f"Of it until training begins, medians: {', '.join(starts)}."] * bool(starts)
