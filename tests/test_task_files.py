@@ -3,7 +3,7 @@
 import pytest
 from conftest import ROOT
 
-from esac_mpi.config import Config, check, flatten, read_toml, updated
+from esac_mpi.config import READINGS, Config, check, flatten, read_toml, updated
 from esac_mpi.envs import make
 
 CONFIGS = sorted((ROOT / "configs" / "esac").glob("*.toml"))
@@ -19,7 +19,7 @@ def test_task_file_is_accepted_and_holds_differences_only(path):
     config = updated(Config(), values)
     check(config)
     same = {name for name, value in flatten(Config()) if name in values and values[name] == value}
-    assert same <= {"task.id"}
+    assert same <= {"task.id"} | READINGS["repo"].keys()  # what a reading sets may be said of a task under every reading
     env = make(config.task.id, config.task.horizon)
     assert env.reset(0).shape == (env.observation_size,)
 
@@ -35,3 +35,6 @@ def test_task_files_hold_the_papers_values():
         "cartpole-swingup", "walker-walk", "walker-run",
     }  # fmt: skip
     assert configs["ant"].esac.lr_es == 1e-4
+    repo = {**READINGS["repo"], "esac.reading": "repo"}
+    copies = {path.stem: updated(Config(), {**repo, **read_toml(path)}).esac.sac_copies for path in CONFIGS}
+    assert {name for name, count in copies.items() if count != 4} == {"swimmer"}  # public README
