@@ -77,7 +77,7 @@ def train(
         code = finish(job, "--fresh" in command)
         world.end_dispatch()
         return code
-    except Exception:
+    except (Exception, KeyboardInterrupt):  # the latter in a notebook, whose process lives on
         if job.run:
             fail(job)
         raise

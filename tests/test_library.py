@@ -232,6 +232,7 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         tiny(tmp_path / "other", thrice)
+    assert esac_mpi.Run.open(tmp_path / "other").status["status"] == "failed"  # and not running, which nobody does
     assert tiny(tmp_path / "other").generation == 3
 
 
