@@ -25,11 +25,19 @@ def look_here() -> str:
 
     Return what sys.path has more by it, "" for nothing.
     """
-    here = os.getcwd()
-    if sys.flags.safe_path or here in sys.path:
+    if sys.flags.safe_path or nowhere() or (here := os.getcwd()) in sys.path:
         return ""
     sys.path.insert(1, here)
     return here
+
+
+def nowhere() -> str:
+    """Return why nothing can be found or made from here, in a sentence: the current directory was deleted; else ""."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the current directory is there no longer: cd to one that is"
+    return ""
 
 
 def called(name: str, package: Path = Path(__file__).parent) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 
 from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, record, rollout, set_up, threads
 from esac_mpi.config import Config, ConfigError
-from esac_mpi.invocation import look_here
+from esac_mpi.invocation import look_here, nowhere
 from esac_mpi.stop import EndsRun
 
 ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
@@ -127,6 +127,8 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
     refusal = ""
     if world.rank == 0:
         try:
+            if gone := nowhere():
+                raise ConfigError(gone)
             answer = resolve()
             if answer[1] and (later := later_round(answer[0])):
                 log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")

@@ -1,13 +1,14 @@
 """`esac-mpi COMMAND`: what it carries out, what it says where there is no such command, and how shells complete it."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, command, environment
 from growing_runs import make
 
 import esac_mpi
@@ -52,6 +53,23 @@ def test_a_command_gets_its_arguments_and_gives_its_exit_code(tmp_path, capsys):
     assert main(["summary", str(tmp_path / "a")]) == 0
     assert "HalfCheetah-v5" in capsys.readouterr().out
     assert main(["summary", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [(0, ["esac_mpi"]), (2, ["esac_mpi"]), (0, ["esac_mpi.commands", "run"]), (0, ["esac_mpi.commands", "watch", "x"])],
+)
+def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, words):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = shlex.join(command(ranks, program=("-m", *words)))
+    shell = ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {line}"]
+    done = subprocess.run(shell, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2, done.stderr
+    program = words[0].replace("_", "-") if words[1:] else words[0]
+    said = [line for line in done.stderr.splitlines() if line.startswith("esac")]
+    assert said == [f"{program.removesuffix('.commands')}: the current directory is there no longer: cd to one that is"]
+    assert "Traceback" not in done.stderr
 
 
 def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):

@@ -19,7 +19,7 @@ from esac_mpi import log
 from esac_mpi.batch_system import speaks
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
 from esac_mpi.errors import lacks_mpi
-from esac_mpi.invocation import SCRIPT, called, version
+from esac_mpi.invocation import SCRIPT, called, nowhere, version
 
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
@@ -58,7 +58,11 @@ def begun(name: str, arguments: list[str]) -> int:
 
 
 def carry_out(name: str, arguments: list[str]) -> int:
-    """Carry out a command; return its exit code, 2 where it needs a library that is not there."""
+    """Carry out a command; return its exit code, 2 where it needs a library, or a current directory, that is not there."""
+    if gone := nowhere():
+        if speaks(os.environ):
+            print(f"{SCRIPT}: {gone}", file=sys.stderr)
+        return WRONG_USAGE
     try:
         code = begun(name, arguments)
         sys.stdout.flush()
