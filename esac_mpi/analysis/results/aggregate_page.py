@@ -1,6 +1,5 @@
 """The aggregate of an experiment in Markdown: all tasks together, a variant against each other one, then task by task."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,7 +9,7 @@ from esac_mpi.analysis.results import aggregates
 from esac_mpi.analysis.results.aggregates import ALIKE, Estimate, Tasks, estimate
 from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
 from esac_mpi.analysis.results.scores import Study, Task
-from esac_mpi.analysis.results.traces import Trace, Wall
+from esac_mpi.analysis.results.traces import Wall, after, whose
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.log import compact
@@ -69,20 +68,13 @@ def told(study: Study) -> Iterator[str]:
     if study.unfinished:
         yield f"Runs without a score yet: {whose(study.unfinished)}."
     if study.short:
-        ends = [run.rows[-1].wall_seconds for run in study.short]
-        after = spanned(f"{end:.3g}" for end in (min(ends), max(ends)))
-        yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, after {after} s."
+        yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, {after(study.short)}."
+    yield f"Evaluations are up to {study.oldest:.2g} s older than that, or than the run's end."
     if study.equal:
         yield (
             f"All runs of all variants are within {ALIKE} of one another on {', '.join(study.equal)}, which tells none from"
             " another and yet is in the figures below; --leave-out takes it out."
         )
-
-
-def whose(runs: list[Trace]) -> str:
-    """Return how many runs there are, and of which variants."""
-    counts = Counter(run.label for run in runs)
-    return f"{len(runs)} ({', '.join(f'{count} of {label}' for label, count in counts.items())})"
 
 
 def together(study: Study) -> Iterator[str]:

@@ -58,23 +58,28 @@ def read(paths: Iterable[Path]) -> list[Row]:
         if row.generation <= ends.get(row.run, -1):
             raise Unusable(f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}: there twice; leave one of the files out")
         ends[row.run] = row.generation
+    refuse_mixed(found)
+    return found
+
+
+def refuse_mixed(rows: Iterable[Row]) -> None:
+    """Raise Unusable where rows of one name have other settings, or another core."""
     settings: dict[Any, set[str]] = {}
-    for row in found:
+    for row in rows:
         if row.settings:
             settings.setdefault(row.run[:5], set()).add(row.settings)
     if mixed := [", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1]:
         raise Unusable(
             f"{some(mixed)}: rows of other settings, or of another core, under one name: they are no seeds of the same"
         )
-    return found
 
 
 def read_one(path: Path) -> list[Row]:
     """Return the rows of one file. Raises Unusable."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             lines = list(csv.DictReader(file))
-            names = next(csv.reader([*path.read_text(encoding="utf-8").splitlines()[:1]]), [])
+            names = next(csv.reader([*path.read_text(encoding="utf-8-sig").splitlines()[:1]]), [])
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:

@@ -1,4 +1,4 @@
-"""The compact record of a run: at most 25 rows that have what tables and pictures of an experiment need.
+"""The compact record of a run: 25 rows, or as many as an experiment says, that have what tables and pictures of an experiment need.
 
 A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6 significant digits.
 """
@@ -15,8 +15,8 @@ from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.record import RunFiles
 
-MOST = 25  # rows of a run
-VERSION = 2  # of what rows of a run say; one more makes those that were kept anew
+MOST = 25  # rows of a run, where an experiment does not say otherwise
+VERSION = 3  # of what rows of a run say; one more makes those that were kept anew
 Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
 OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
 
@@ -86,11 +86,11 @@ def so_far(values: np.ndarray) -> np.ndarray:
 
 
 def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
-    """Return the indices of the generations that get a row, at most `most`: first and last evaluation, last generation, others.
+    """Return the indices of the generations that get a row, at most `most`: all evaluations, the last generation, others.
 
     most: 6 or more. Of more evaluations than fit, some are left out evenly, but never the last two and the best one before the
-    time `until`: tables at that time, and which policy the last but one chooses, are those of all evaluations. Where fewer were
-    made, generations between them fill up.
+    time `until`: tables at that time, and which policy the last but one chooses, are those of all evaluations. Where fewer than
+    MOST were made, generations between them fill up.
     """
     generations = column(run, "metrics/generation")
     if not len(generations):
@@ -102,9 +102,9 @@ def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
     if len(made) > room:
         made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
     found = np.union1d(made, [last, *own])
-    evenly = np.linspace(0, len(generations) - 1, most).round().astype(int)
-    free = np.setdiff1d(evenly, found)
-    fill = free[np.linspace(0, len(free) - 1, max(0, min(most - len(found), len(free)))).round().astype(int)]
+    filled = min(most, MOST)
+    free = np.setdiff1d(np.linspace(0, len(generations) - 1, filled).round().astype(int), found)
+    fill = free[np.linspace(0, len(free) - 1, max(0, min(filled - len(found), len(free)))).round().astype(int)]
     return np.union1d(found, fill)
 
 

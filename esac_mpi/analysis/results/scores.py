@@ -19,11 +19,12 @@ import numpy as np
 from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import Unusable, damaged, note, some
 from esac_mpi.analysis.results.aggregates import ALIKE
+from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row
-from esac_mpi.analysis.results.traces import Sections, Trace, Wall, reached
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest, reached
 from esac_mpi.invocation import called
 
-FIELD, AXIS = "better", "wall_seconds"
+FIELD, AXIS = "better", WALL
 Random = dict[str, dict[str, float]]  # {task: what is known of the returns of uniform random actions, "mean" of it}
 
 
@@ -39,7 +40,10 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
 
 
 def by_task(rows: Iterable[Row]) -> list[Row]:
-    """Return rows of several experiments and budgets as those of one. Raises Unusable where a run is in two of them."""
+    """Return rows of several experiments and budgets as those of one.
+
+    Raises Unusable where a run is in two of them, or where they have other settings under one name.
+    """
     whence: dict[object, tuple[str, str]] = {}
     found = []
     for row in rows:
@@ -48,6 +52,7 @@ def by_task(rows: Iterable[Row]) -> list[Row]:
             name = f"{', '.join(filter(None, row.run[2:5]))}, seed {row.seed}"
             raise Unusable(f"{name}: in two experiments or budgets, which cannot be aggregated; leave one of the files out")
         found.append(one)
+    refuse_mixed(found)
     return found
 
 
@@ -76,6 +81,7 @@ class Study:
     unfinished: list[Trace]  # runs without a score yet
     short: list[Trace]  # runs that are done but ended before the limit
     policy: str  # whose returns count where a run has two, a key of POLICIES
+    oldest: float  # by how much the oldest evaluation is before the limit, or before its run's end [s]
 
     @property
     def whole(self) -> list[Task]:
@@ -109,12 +115,13 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str], p
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
     tasks: list[Task] = []
-    unusable, unfinished, short = dict[str, str](), list[Trace](), list[Trace]()
+    unusable, unfinished, short, ages = dict[str, str](), list[Trace](), list[Trace](), list[float]()
     for title, groups in sections.items():
         runs = [trace for label in variants for trace in groups.get(label, [])]
         limit = wall.seconds or min((reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0)
         unfinished += [run for run in runs if not has_score(run, limit)]
-        short += [run for run in runs if has_score(run, limit) and run.rows[-1].wall_seconds < limit]
+        short += [run for run in runs if has_score(run, limit) and run.ended(limit)]
+        ages.append(oldest(runs, AXIS, limit, FIELD))
         zero, one = ends(groups, random, limit)
         if not one > zero:
             unusable[title] = "no run is ahead of random actions yet"
@@ -123,7 +130,7 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str], p
         lacking = [label for label in variants if not len(returns[label])]
         why_not = "left out, as asked" if title in left_out else f"no run is that far of {', '.join(lacking)}" if lacking else ""
         tasks.append(Task(title, zero, one, returns, why_not))
-    found = Study(variants, tasks, unusable, unfinished, short, policy)
+    found = Study(variants, tasks, unusable, unfinished, short, policy, max(ages, default=0.0))
     if not variants or not found.whole:
         raise Unusable(f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}")
     return found
@@ -138,8 +145,7 @@ def check_names(given: list[str], there: list[str]) -> None:
 
 def has_score(run: Trace, limit: float) -> bool:
     """Return whether a run was evaluated by then, and has come to the limit or to its own end."""
-    there = run.rows[-1].complete or run.rows[-1].wall_seconds >= limit
-    return bool(there and np.isfinite(better(run, limit)))
+    return bool(run.came(limit) and np.isfinite(better(run, limit)))
 
 
 def scores(runs: list[Trace], limit: float, policy: str) -> np.ndarray:

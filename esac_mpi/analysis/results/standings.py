@@ -1,7 +1,8 @@
 """Who is ahead on a task, at equal steps, true and nominal, and at equal wall time, in Markdown.
 
-Every figure is a run's last one at or before a limit, of the at most 25 rows that a run has: it may be a twenty-fifth of the run
-old. Of fewer than four seeds the interquartile mean is their mean.
+Every figure is a run's last one at or before a limit, of the rows that a run has: where they leave evaluations out it is older,
+and the page says by how much. A run that goes on and has not come to a wall time has no figure there; one that is done and ended
+before stands as it ended, which is told, and no verdict is made of it. Of fewer than four seeds the interquartile mean is their mean.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.published import published
-from esac_mpi.analysis.results.traces import MEASURED, Sections, Trace, Wall, reached, values
+from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall, after, oldest, reached, values, whose
 from esac_mpi.analysis.results.verdicts import verdicts
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.analysis.tables import text as as_printed
@@ -112,13 +113,21 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
         shown = [as_printed(paper, "markdown", best=False) if paper else "-"] * papers
         table.append([name, *(cell(f, b) for f, b in zip(found, bold, strict=True)), taken if field == y else "", *shown])
     yield from (f"### {title}", "", *markdown(table))
+    if told := list(short(labels, y, wall)):
+        yield from ("", " ".join(told))
 
 
-def tell_short(found: Sections, wall: Wall) -> None:
-    """Name the runs that have not come to the time at which they are compared."""
-    everyone = [trace for labels in found.values() for traces in labels.values() for trace in traces]
-    if short := [trace.name for trace in everyone if trace.rows[-1].wall_seconds < wall.seconds]:
-        note(f"not as far as {wall.seconds:g} s{wall.where}: {some(short)}; as they stand, they are compared")
+def short(labels: dict[str, list[Trace]], y: str, wall: Wall) -> Iterator[str]:
+    """Yield what is to be known of a task's runs that have not come to the time at which they are compared, and of the oldest."""
+    runs = [trace for traces in labels.values() for trace in traces]
+    limit = wall.limit(runs, y)
+    at = f"{compact(limit)} s{wall.where}"
+    if behind := [run for run in runs if not run.came(limit)]:
+        yield f"Not as far as {at}, and left out there: {whose(behind)}."
+    if ended := [run for run in runs if run.ended(limit)]:
+        yield f"Ended before {at}, and stand as they ended: {whose(ended)}, {after(ended)}."
+    if (age := oldest(runs, WALL, limit, y)) > 0.05 * limit:
+        yield f"The oldest figure there is of {age:.2g} s before, or before its run's end."
 
 
 def document(sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED) -> str:
@@ -127,7 +136,6 @@ def document(sections: Sections, measure: str, papers: bool, champion: str, wall
     found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}
     if not found:
         raise Unusable(f"nothing to tabulate yet: no run has {measure} in its rows")
-    tell_short(found, wall)
     text = [f"{said[0].upper()}{said[1:]}. {NOTE}"]
     for title, labels in found.items():
         text += ["", *task_table(title, labels, measure, papers, wall)]

@@ -1,6 +1,7 @@
 """Rows of results as curves of runs, in groups of seeds: what standings.py tabulates and pictures.py draws."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -8,9 +9,11 @@ import numpy as np
 
 from esac_mpi.analysis.clock import Machine, grid
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import Unusable, damaged, note
+from esac_mpi.analysis.messages import Unusable, damaged, note, spanned
 from esac_mpi.analysis.names import order
 from esac_mpi.analysis.results.rows import Row
+
+WALL = "wall_seconds"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,14 @@ class Trace:
     def has(self, y: str) -> bool:
         """Return whether the run has a number of this kind in any row."""
         return any(getattr(row, y) is not None for row in self.rows)
+
+    def came(self, seconds: float) -> bool:
+        """Return whether the run has come to a wall time, or to its own end before."""
+        return self.rows[-1].complete or self.rows[-1].wall_seconds >= seconds
+
+    def ended(self, seconds: float) -> bool:
+        """Return whether the run ended before a wall time."""
+        return self.rows[-1].complete and self.rows[-1].wall_seconds < seconds
 
 
 Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
@@ -106,7 +117,7 @@ class Wall:
 
     def limit(self, traces: list[Trace], y: str) -> float:
         """Return the time at which these runs are compared [s]."""
-        return self.seconds or reached(traces, "wall_seconds", y)
+        return self.seconds or reached(traces, WALL, y)
 
 
 MEASURED = Wall()
@@ -118,5 +129,34 @@ def reached(traces: list[Trace], axis: str, y: str) -> float:
 
 
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
-    """Return the last number at or before the limit of each run, nan where it has none."""
-    return np.array([last_before(trace.curve(axis, y), limit) for trace in traces])
+    """Return the last number at or before the limit of each run; nan where it has none, or goes on and has not come to that time."""
+    there = [axis != WALL or trace.came(limit) for trace in traces]
+    return np.array([last_before(t.curve(axis, y), limit) if came else np.nan for t, came in zip(traces, there, strict=True)])
+
+
+def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
+    """Return by how much the oldest of these numbers is before the limit, or before its run's end where that was earlier."""
+    there = [trace for trace in traces if np.isfinite(values([trace], axis, limit, y)[0])]
+    ages = [min(limit, getattr(t.rows[-1], axis)) - before(t.curve(axis, y).x, limit) for t in there]
+    return max(ages, default=0.0)
+
+
+def before(places: np.ndarray, limit: float) -> float:
+    """Return the last place at or before a limit that is not before the first."""
+    return float(places[places <= limit][-1])
+
+
+def whose(runs: list[Trace]) -> str:
+    """Return how many runs there are, and of which variants."""
+    return f"{len(runs)} ({counted(runs)})"
+
+
+def counted(runs: list[Trace]) -> str:
+    """Return how many runs there are of each variant."""
+    return ", ".join(f"{count} of {label}" for label, count in Counter(run.label for run in runs).items())
+
+
+def after(runs: list[Trace]) -> str:
+    """Return when runs ended [s]."""
+    ends = [run.rows[-1].wall_seconds for run in runs]
+    return f"after {spanned(f'{end:.3g}' for end in (min(ends), max(ends)))} s"

@@ -6,7 +6,7 @@ import numpy as np
 
 from esac_mpi.analysis.intervals import DRAWS, LEVEL
 from esac_mpi.analysis.messages import note
-from esac_mpi.analysis.results.traces import Sections, Wall, reached, values
+from esac_mpi.analysis.results.traces import WALL, Sections, Wall, counted, reached, values
 from esac_mpi.analysis.tables import markdown
 from esac_mpi.log import compact
 
@@ -50,15 +50,19 @@ def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str
     for title, name, other in pairs:
         ours, theirs = found[title][name], found[title][other]
         said = []
-        for axis, unit in (("env_steps", "steps"), ("nominal_steps", "nominal"), ("wall_seconds", "s")):
-            limit = wall.limit([*ours, *theirs], y) if axis == "wall_seconds" else reached([*ours, *theirs], axis, y)
-            said.append(f"{verdict(values(ours, axis, limit, y), values(theirs, axis, limit, y))} (at {compact(limit)} {unit})")
+        for axis, unit in (("env_steps", "steps"), ("nominal_steps", "nominal"), (WALL, "s")):
+            both = [*ours, *theirs]
+            limit = wall.limit(both, y) if axis == WALL else reached(both, axis, y)
+            ended = [run for run in both if axis == WALL and run.ended(limit)]
+            there = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
+            said.append(f"{f'none, ended before: {counted(ended)}' if ended else there} (at {compact(limit)} {unit})")
         rows.append([title, f"{name} > {other}?", *said])
     if rows:
         yield "### Verdicts"
         yield ""
         yield "Difference of the means over seeds; where its 95 % bootstrap interval excludes 0, yes or (the other is ahead) no."
-        yield "Each pair is compared at the most true steps, nominal steps and wall time that all runs of the two have reached."
+        axes = "true and nominal steps" if wall.seconds else "true steps, nominal steps and wall time"
+        yield f"Each pair is compared at the most {axes} that all runs of the two have reached."
         yield "Of equals, 32 % of verdicts of 2 seeds are yes or no, of 3 seeds 20 %, of 5 12 %, of 10 8 % (docs/analysis.md)."
         yield "The better of two noisy evaluations is a little high, which favours a variant with two policies over one with one."
         yield ""
