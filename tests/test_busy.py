@@ -49,6 +49,19 @@ def run_of(path, ranks, full):
     return Run.open(path)
 
 
+@pytest.mark.parametrize(("ends", "seconds"), [((9.0, 10.0, 15.0), None), ((9.0, 10.0, 15.0, 15.5), 0.5)])
+def test_the_first_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seconds):
+    run = Run.begin(tmp_path / "run", Config(), {"ranks": 2})
+    for g, wall in enumerate(ends, 1):
+        there = np.where(np.arange(2) < (1 if g < 3 else 2), 0.4, np.nan)
+        parts = {"busy_seconds": there, "wall_seconds": wall, "seconds_evaluation": 0.0}
+        run.append({"generation": g, "fitness": np.ones(4), "sac_phase": 0}, parts)
+    run.checkpoint(len(ends), {"theta_es": np.ones(2, np.float32)}, {})
+    run.close()
+    found = generation_times.point(Run.open(tmp_path / "run"), "ESAC", 10)
+    assert found is None if seconds is None else found.seconds == seconds
+
+
 @pytest.mark.parametrize("ranks", [2, 200])
 def test_tools_say_the_same_of_either_form(tmp_path, ranks):
     full, some = run_of(tmp_path / "full", ranks, True), run_of(tmp_path / "some", ranks, False)

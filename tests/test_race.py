@@ -226,10 +226,12 @@ def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(
     assert rows.read(path) == [first, second]
     rows.append(path, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b'))
     assert rows.read(path) == [first, second, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b')]
-    path.write_text("generation,return\n1,2\n")
-    with pytest.raises(Unusable, match="no rows of a race") as raised:
-        rows.read(path)
-    assert raised.value.code == 65
+    rows.append(path, replace(first, outcome="won"))
+    for content, said in ((path.read_bytes(), "a damaged row"), (b"generation,return\n1,2\n", "no rows"), (b"\xff", "no rows")):
+        path.write_bytes(content)
+        with pytest.raises(Unusable, match=said) as raised:
+            rows.read(path)
+        assert raised.value.code == 65
 
 
 @pytest.mark.parametrize("change", [{"limit": 51.0}, {"name": "TD3"}, {"settings": {"es.sigma": 0.1}}])

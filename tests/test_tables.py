@@ -1,6 +1,7 @@
 """Groups of runs, and tools/table.py beside the published numbers."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 from commands import command
@@ -123,6 +124,30 @@ def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, capsys):
     assert "left out, not that far or nothing to measure within the first 220 steps: c" in told.err
     assert table.main([*runs, "--at-steps", "2000"]) == 2
     assert "nothing to tabulate yet" in capsys.readouterr().err
+    swept = [
+        *runs[:1],
+        str(make(tmp_path / "d", (1, 2), **{"es.sigma": 0.5})),
+        str(make(tmp_path / "e", (3,), **{"es.sigma": 0.7})),
+    ]
+    lines = sensitivity.of_runs(opened(*map(Path, swept)), "sigma", "final", 220)
+    assert [list(line) for line in lines["A-v0"].values()] == [[0.005, 0.5]]  # e is at 110
+    assert "left out, nothing to measure, or not that far: e" in capsys.readouterr().err
+
+
+def test_seeds_of_other_budgets_or_evaluations_in_a_column_are_told(tmp_path, capsys):
+    runs = [str(make(tmp_path / "a")), str(make(tmp_path / "b", seed=1, **{"budget.generations": 7}))]
+    other = str(make(tmp_path / "c", seed=2, **{"budget.generations": 7, "evaluation.episodes": 9}))
+    assert table.main(runs) == 0
+    assert "note: A-v0, ES: runs of other budgets stand in one column: --at-steps N takes all" in capsys.readouterr().err
+    assert table.main([*runs, "--at-steps", "110"]) == 0
+    assert "stand in one column" not in capsys.readouterr().err
+    assert table.main([runs[1], other]) == 0
+    assert "note: A-v0, ES: runs of other evaluations stand in one column\n" in capsys.readouterr().err
+
+
+def test_settings_that_differ_beyond_six_digits_are_groups_of_their_own(tmp_path):
+    runs = opened(make(tmp_path / "a", **{"es.sigma": 0.1}), make(tmp_path / "b", **{"es.sigma": 0.10000001}))
+    assert list(groups.grouped(runs)["A-v0"]) == ["ES sigma=0.1", "ES sigma=0.10000001"]
 
 
 def test_decimals_follow_the_standard_deviation():

@@ -41,8 +41,11 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     if fitness.ndim < 2 or len(fitness) < 2:
         return None
     seconds = generation_seconds(run) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
-    before = np.flatnonzero(ranks != ranks[-1])
-    same = seconds[max(1, before[-1] + 1 if before.size else 0) :][-last:]
+    others = np.flatnonzero(ranks != ranks[-1])
+    first = others[-1] + 1 if others.size else 0  # on these ranks, which start up in it
+    same = seconds[first + 1 :][-last:]
+    if not same.size:
+        return None
     episodes = getattr(run.config.own, "fitness_episodes", 1)  # of a member
     return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
 

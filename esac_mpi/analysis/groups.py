@@ -77,7 +77,10 @@ def called(name: str) -> str:
 
 def shown(value: Any) -> str:
     """Return a setting's value as a label has it."""
-    return "x".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
 def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:

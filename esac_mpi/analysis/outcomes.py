@@ -59,11 +59,13 @@ AT_THE_END = At()
 
 
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
-    """Return a figure of a run (MEASURES, a fate for fates) from what it did up to there; nan where it has none.
+    """Return a figure of a run (MEASURES, a fate for fates) from what it did up to there; nan: none, or not that far.
 
     Raises Unusable.
     """
     x = "wall" if at.seconds else "env_steps"
+    if np.isfinite(at.limit) and at.end(run) < at.limit:
+        return np.nan
     if measure in OF_POLICY:
         curve = return_curve(run, x, policy)
     elif measure in FATES:

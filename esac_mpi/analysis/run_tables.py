@@ -1,26 +1,27 @@
 """The results of runs as a table: mean, standard deviation and median over the seeds of a group."""
 
+from typing import Any
+
 import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.fates import FATES
-from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.groups import Groups, grouped
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
 from esac_mpi.analysis.outcomes import AT_THE_END, MEASURES, OF_POLICY, At, outcome
 from esac_mpi.analysis.tables import Cell, Table
+from esac_mpi.config import flatten
 from esac_mpi.record import RunFiles
 
 
 def cell(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> Cell | None:
     """Return the results of a group, as it stood there; None if no run of it has any."""
-    limited = np.isfinite(at.limit)
-    reached = [run for run in runs if not limited or at.end(run) >= at.limit]
-    found = [(run, outcome(run, measure, at, policy)) for run in reached]
+    found = [(run, outcome(run, measure, at, policy)) for run in runs]
     seen = [(run, value) for run, value in found if np.isfinite(value)]
-    if left := [run.path.name for run in runs if run not in [run for run, _ in seen]]:
-        where = f" within the first {at.steps:,} steps" if at.steps else f" within {at}" if limited else ""
+    if left := [run.path.name for run, value in found if not np.isfinite(value)]:
+        where = f" within the first {at.steps:,} steps" if at.steps else f" within {at}" if np.isfinite(at.limit) else ""
         note(f"left out, {'not that far or ' if where else ''}nothing to measure{where}: {some(left)}")
     if not seen:
         return None
@@ -36,15 +37,33 @@ def columns(groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str
     return {f"{name}, {fate}": cell(group, fate, at) for name, group in groups.items() for fate in FATES}
 
 
+def tell_unlike(groups: Groups, at: At) -> None:
+    """Name the groups whose seeds had other budgets, where they are taken at their ends, or were evaluated otherwise."""
+    for task, found in groups.items():
+        for name, runs in found.items():
+            unlike = len({flat(run.config.budget) for run in runs}) > 1 and not np.isfinite(at.limit)
+            kinds = ["budgets"] * unlike + ["evaluations"] * (len({flat(run.config.evaluation) for run in runs}) > 1)
+            if kinds:
+                alike = ": --at-steps N takes all of them at one" if unlike else ""
+                note(f"{task}, {name}: runs of other {' and '.join(kinds)} stand in one column{alike}")
+
+
+def flat(table: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a table of a configuration."""
+    return tuple(flatten(table))
+
+
 def table_of(runs: list[RunFiles], measure: str = "best", at: At = AT_THE_END, policy: str = BETTER) -> Table:
     """Return the table of the runs. Raises Unusable if it would be empty, or no run has such a policy."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
-    made = {task: columns(found, measure, at, policy) for task, found in grouped(runs).items()}
+    groups = grouped(runs)
+    made = {task: columns(found, measure, at, policy) for task, found in groups.items()}
     table = {task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()}
     if not any(table.values()):
         raise Unusable(f"nothing to tabulate yet: no run given has {'fates' if measure == 'fates' else f'a {measure} return'}")
     tell_unfinished(runs)
+    tell_unlike(groups, at)
     return {task: row for task, row in table.items() if row}
 
 

@@ -39,7 +39,7 @@ def lines(points: Iterable[Point]) -> Panels:
     """Return the measures as lines, values ascending; name the runs that have none."""
     points = list(points)
     if missing := [point.name for point in points if not np.isfinite(point.measure)]:
-        note(f"left out, nothing to measure: {some(missing)}")
+        note(f"left out, nothing to measure, or not that far: {some(missing)}")
     measured = [point for point in points if np.isfinite(point.measure)]
     mixed = {isinstance(point.value, str) for point in measured} == {True, False}  # numbers among words are words
     found: Panels = {}

@@ -6,7 +6,7 @@ Bits are those of metrics/, which promise not to depend on ranks, restarts or th
 compared as far as both runs have them; the whole states too, where both have a checkpoint of the same generation.
 A task's model and what it answers in its first steps (task_model, task_probe) have other digests on other machines, too.
 Reads files only: no MPI, no torch, no simulator. Cost: 0.1 s, more for large runs.
-Returns 0 if the bits are equal, 1 if they part, 2 if a directory is not a run, 65 if its files cannot be read.
+Returns 0 if the bits are equal, 1 if they part, 2 if a directory is not a run or has no generation yet, 65 if it cannot be read.
 """
 
 import argparse
@@ -45,4 +45,4 @@ def main(argv: list[str]) -> int:
     }
     for title, lines in sections.items():
         print(f"\n{title}:\n" + "\n".join(f"  {line}" for line in lines or ["equal"]))
-    return int(part)
+    return int(part) if min(a.generation, b.generation) else 2

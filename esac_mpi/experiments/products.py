@@ -34,7 +34,7 @@ def drawn(
     if len(there) < len(runs):
         note(f"{len(there)} of {len(runs)} runs have something to draw")
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
-        note(f"not finished: {some(unfinished)}; tables compare all at what these have reached, or leave these out where they name a time")
+        note(f"not finished: {some(unfinished)}; all are compared at what these have reached; at a named time they are left out")
     csv, failed = folder / "results.csv", list[str]()
     recorder(csv, there, found, budget)
     yield csv

@@ -80,6 +80,8 @@ def parsed(text: str) -> Times:
             raise ValueError(text)
         values = [float(word) for word in words]
         found[OWN if rate == "own" else float(rate)] = np.array(values + values[-1:] * (len(RANKS) - len(values)))
+    if OWN not in found or not all(np.isfinite(values).all() for values in found.values()):
+        raise ValueError(text)
     return found
 
 

@@ -88,8 +88,13 @@ def first_row(trace: Trace, target: float) -> Row | None:
 
 
 def usual(labels: dict[str, list[Trace]]) -> float:
-    """Return the greatest return that half the seeds of two variants reach (of the one where there is one), in two digits."""
-    reached = sorted(best(traces) for traces in labels.values())
+    """Return the greatest return that half the seeds of two variants reach (of the one where there is one), in two digits.
+
+    Raises Unusable where no half was evaluated.
+    """
+    reached = sorted(value for value in map(best, labels.values()) if np.isfinite(value))
+    if not reached:
+        raise Unusable("no variant has an evaluation of half of its seeds yet")
     value = reached[-2:][0]
     unit = 10.0 ** (np.floor(np.log10(abs(value))) - 1) if value else 1.0
     return float(np.floor(value / unit) * unit)

@@ -13,6 +13,7 @@ from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
 LATER = {"clock", "settings"}  # columns that older files lack
+NAMED = {"task", "variant"}  # columns that are never empty
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
@@ -56,7 +57,8 @@ def read(paths: Iterable[Path]) -> list[Row]:
     ends: dict[Any, int] = {}
     for row in found:
         if row.generation <= ends.get(row.run, -1):
-            raise Unusable(f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}: there twice; leave one of the files out")
+            name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}"
+            raise Unusable(f"{name}: there twice, or its generations do not ascend; leave one of the files out, or draw it anew")
         ends[row.run] = row.generation
     refuse_mixed(found)
     return found
@@ -97,6 +99,8 @@ def parsed(line: dict[str, str], where: str) -> Row:
     for name, kind in FIELDS.items():
         try:
             values[name] = PARSE[kind](line.get(name, "") if name in LATER else line[name])
+            if name in NAMED and not values[name]:
+                raise ValueError(name)
         except (ValueError, TypeError) as error:  # None: the line is too short
             raise damaged(f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}") from error
     return Row(**values)

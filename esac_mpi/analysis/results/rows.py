@@ -1,4 +1,4 @@
-"""The compact record of a run: 25 rows, or as many as an experiment says, that have what tables and pictures of an experiment need.
+"""The compact record of a run: 25 rows, or as many as an experiment says, with what its tables and pictures need.
 
 A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6 significant digits.
 """

@@ -2,7 +2,8 @@
 
 Every figure is a run's last one at or before a limit, of the rows that a run has: where they leave evaluations out it is older,
 and the page says by how much. A run that goes on and has not come to a wall time has no figure there; one that is done and ended
-before stands as it ended, which is told, and no verdict is made of it. Of fewer than four seeds the interquartile mean is their mean.
+before stands as it ended, which is told, and no verdict is made of it. Of fewer than four seeds the interquartile mean is their
+mean.
 """
 
 from collections.abc import Iterator

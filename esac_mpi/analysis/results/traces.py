@@ -129,7 +129,7 @@ def reached(traces: list[Trace], axis: str, y: str) -> float:
 
 
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
-    """Return the last number at or before the limit of each run; nan where it has none, or goes on and has not come to that time."""
+    """Return the last number at or before the limit of each run; nan: none by then, or it goes on and is not at that time yet."""
     there = [axis != WALL or trace.came(limit) for trace in traces]
     return np.array([last_before(t.curve(axis, y), limit) if came else np.nan for t, came in zip(traces, there, strict=True)])
 

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 from esac_mpi.analysis.figures import COLOURS, Axes, headline, plt, save
+from esac_mpi.analysis.messages import spanned
 from esac_mpi.benchmarks.race import field
 from esac_mpi.benchmarks.race.standings import Spread, Standings, shown
 
@@ -45,9 +46,10 @@ def draw(found: Standings, out: Path) -> None:
         axes.plot([], [], mark, color=colour, ms=LARGE if name == field.CHAMPION else SMALL, label=name)
     legend = drawing.legend(loc="outside lower center", ncols=min(5, len(names)))
     legend.get_texts()[0].set_fontweight("bold" if names[0] == field.CHAMPION else "normal")
-    seeds = max(len(found.of(task, name)) for task in tasks for name in names)
+    counts = sorted({len(rows) for task in tasks for name in names if (rows := found.of(task, name))})
     one = found.rows[0]
-    shows = f"median of {seeds} seeds, line from the fastest to the slowest" if seeds > 1 else "one seed"
+    seeds = spanned([counts[0], counts[-1]])
+    shows = f"median of {seeds} seeds, line from the fastest to the slowest" if counts[-1] > 1 else "one seed"
     headline(
         drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
         f"open arrow: not within the limit{', cross: failed' * bool(found.failed)}",

@@ -19,6 +19,7 @@ from esac_mpi.record.files import replace
 
 REACHED, LATE, SPENT = "reached", "late", "spent"  # LATE: not within the limit; SPENT: its own budget ended before
 FAILED = "failed"  # its process, within the limit
+OUTCOMES = (REACHED, LATE, SPENT, FAILED)
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,17 @@ def read(path: Path) -> list[Row]:
     """Return the rows of a file, none where there is none; a line that a kill cut short is left out. Raises Unusable."""
     if not path.exists():
         return []
-    lines = [cells(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    try:
+        lines = [cells(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    except UnicodeDecodeError as error:
+        raise damaged(f"{path}: no rows of a race: {error}") from error
     if not lines or lines[0] not in (list(FIELDS), FORMER):
         raise damaged(f"{path}: no rows of a race; choose another --out")
     try:
-        return [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(lines[0])]
+        found = [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(lines[0])]
+        for row in found:
+            OUTCOMES.index(row.outcome)
+        return found
     except ValueError as error:
         raise damaged(f"{path}: a damaged row: {error}") from error
 

@@ -188,7 +188,8 @@ class Standings:
             peer, ratio = self.best_peer(task), self.ratio(task)
             said = f"- {task}: first {self.first(task) or 'nobody'}"
             if peer and ratio and math.isfinite(ratio[0]):
-                said += f"; best peer {peer[0]}, its time over {field.CHAMPION}'s {ratio[1]}"
+                who = f"best peer {peer[0]}, its time" if math.isfinite(peer[1]) else "no peer within the limit, a peer's time"
+                said += f"; {who} over {field.CHAMPION}'s {ratio[1]}"
                 ratios.append(ratio[0])
             lines.append(said)
         found = ["\n".join(lines)]
