@@ -112,10 +112,10 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     points = [(10, 9, 4.0, None), (20, 18, 5.0, None), (30, 27, 6.0, None)]
     es = clocked("ES", 0, points, lambda row: f"own {40 * row.generation} {20 * row.generation} {10 * row.generation}")
     path = stored(tmp_path / "r.csv", [*sac, *es])
-    assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
-    assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))] == [2, 4, 6]  # of 20, 40, 60 updates
+    assert [row.wall_seconds for row in on_machine(es, Machine(4))[0]] == [10, 20, 30]
+    assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))[0]] == [2, 4, 6]  # of 20, 40, 60 updates
     assert not capsys.readouterr().err
-    on_machine(es, Machine(3))
+    assert [on_machine(es, Machine(ranks))[1] for ranks in (4, 3)] == [False, True]
     assert "note: 3 ranks: estimated between recorded times" in capsys.readouterr().err
 
     def told(*more):
@@ -126,7 +126,8 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     heads, es_line, sac_line = [line.split(" | ") for line in four.splitlines() if line.startswith(("| var", "| ES", "| SAC |"))]
     column = heads.index("within 40 s, computed for 4 ranks")
     assert (es_line[column], sac_line[column]) == ("**6** (6)", "2 (2)")
-    assert "at equal wall time, computed for 4 ranks" in four
+    assert "at equal wall time, computed for 4 ranks |" in four
+    assert "at equal wall time, computed for 3 ranks (estimated) |" in told("--ranks", "3")
     assert next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column] == "**4** (4)"
     out = str(tmp_path / "p.png")
     assert results.main(["draw", path, "--x", "wall_seconds", "--ranks", "4", "--out", out]) == 0

@@ -55,7 +55,8 @@ def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections
         raise Unusable("--seconds must be more than 0")
     rows, machine = read(options.files), machine_of(options)
     rows = by_task(rows) if together else rows
-    return sections(on_machine(rows, machine) if machine else rows), Wall(machine, seconds)
+    rows, estimated = on_machine(rows, machine) if machine else (rows, False)
+    return sections(rows), Wall(machine, seconds, estimated)
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:
