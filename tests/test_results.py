@@ -1,16 +1,11 @@
 """The compact record of an experiment, and the tables and verdicts made of it, by numbers worked out by hand."""
 
-import csv
 import dataclasses
-import shlex
-from glob import glob
 from itertools import chain, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import command
-from conftest import ROOT
 from figure_runs import make
 from result_rows import history, stored, study
 
@@ -296,54 +291,3 @@ def test_the_interval_of_a_difference_agrees_with_the_normal_one():
     error = np.hypot(ours.std() / 20, theirs.std() / 10)
     expected = ours.mean() - theirs.mean() + np.array([-1.96, 1.96]) * error
     np.testing.assert_allclose(verdicts.difference(ours, theirs), expected, atol=0.2 * error)
-
-
-# ---- what docs/results.md shows
-
-
-TABLES = [
-    line
-    for page in ("results.md", "results-pderl.md", "results-aes.md")
-    for line in (ROOT / "docs" / page).read_text().splitlines()
-    if line.startswith(("python tools/results.py table", "python tools/results.py aggregate")) and line.endswith(".md")
-]
-
-
-@pytest.mark.parametrize("line", TABLES)
-def test_the_tables_of_the_docs_come_from_their_records(tmp_path, monkeypatch, line):
-    monkeypatch.chdir(ROOT)
-    *arguments, out = shlex.split(line)[2:]
-    assert arguments[-1] == "--out"
-    arguments = [found for one in arguments for found in (sorted(glob(one)) if "*" in one else [one])]
-    assert results.main([*arguments, str(tmp_path / "table.md")]) == 0
-    assert (tmp_path / "table.md").read_text() == Path(out).read_text()
-
-
-def test_the_records_of_the_docs_are_small_and_whole():
-    files = sorted((ROOT / "docs/results").glob("*.csv"))
-    counts = {"ablations": 48, "aes-fig3": 18, "aes-table1": 12, "aes-table3": 90, "fig2a": 12, "fig2c": 27, "fig6a": 42}
-    counts |= {"fig6b": 12, "pderl-table1": 140, "table1": 84, "transfer": 21}
-    assert [path.stem for path in files] == list(counts)
-    for path in files:
-        ends = [row for row in rowfiles.read([path]) if row.complete]
-        assert len(ends) == counts[path.stem]
-        assert path.stat().st_size < 21_000 * len(ends)  # a run is some sixty rows
-    tasks = [rowfiles.read([path]) for path in sorted((ROOT / "docs/results/aggregate").glob("*.csv"))]
-    assert [sum(row.complete for row in rows) for rows in tasks] == [25] * 8
-
-
-OPERATED = {"crossover": ("parent 1", "n-point child", "distilled child"), "mutation": ("parent", "Gaussian", "proximal")}
-
-
-@pytest.mark.parametrize("task", ["HalfCheetah", "Hopper", "Swimmer", "cartpole-swingup"])
-def test_what_operators_do_to_returns_is_as_their_records_have_it(task):
-    said = []
-    for what, names in OPERATED.items():
-        groups: dict[tuple[Path, str], dict[str, float]] = {}
-        for path in (ROOT / "docs/results/operators").glob(f"{what}-{task.lower()}-seed*.csv"):
-            for row in csv.DictReader(path.open()):
-                groups.setdefault((path, row["group"]), {})[row["policy"]] = float(row["mean"])
-        parts = [np.array([one[name] / one[names[0]] for one in groups.values()]) for name in names[1:]]
-        said += [f"{np.median(part):.3f} ({(part < 0.5).sum()})" for part in parts]
-        said.append(f"{(parts[1] > parts[0]).sum()} of {len(groups)}")
-    assert f"| {task} | {' | '.join(said)} |" in (ROOT / "docs/results-pderl.md").read_text()
