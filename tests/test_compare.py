@@ -65,5 +65,5 @@ def test_compare_runs_of_other_settings(tmp_path):
     assert "only in A: metrics/evaluation_sac\n" in done.stdout
     Run.begin(tmp_path / "young", Config(), {}).close()
     done = tool("compare", tmp_path / "a", tmp_path / "young")
-    assert done.returncode == 0
+    assert done.returncode == 2
     assert "no generation is published in both" in done.stdout

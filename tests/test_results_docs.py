@@ -40,6 +40,7 @@ def test_the_records_of_the_docs_are_small_and_whole():
         "aes-table1": 12,
         "aes-table2": 80,
         "aes-table3": 90,
+        "aes-table3-es": 15,
         "fig2a": 12,
         "fig2c": 27,
         "fig4": 6,
