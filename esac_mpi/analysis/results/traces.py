@@ -144,7 +144,7 @@ def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
 
 
 def before(places: np.ndarray, limit: float) -> float:
-    """Return the last place at or before a limit that is not before the first."""
+    """Return the last of ascending places at or before a limit, where there is one."""
     return float(places[places <= limit][-1])
 
 
