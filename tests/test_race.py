@@ -211,29 +211,6 @@ def test_measurements_have_null_for_what_nobody_waited_for():
     assert isinstance(Measurement.of("x", "", "", "", [1.0]).plain()["max"], float)
 
 
-def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(tmp_path):
-    path = tmp_path / "race.csv"
-    first, second = row("A", "ESAC", 0, 12.5), row("A", "SB3 SAC, 4 envs", 1, 190.0, best=-INF)
-    assert rows.read(path) == []
-    rows.append(path, first)
-    for cut in ("k,A,100,ES", 'k,A,100,"SB3 SAC, 4 en'):  # the second within quotes
-        path.write_text(path.read_text() + f"{cut}\n")
-    path.write_text(path.read_text()[:-1])
-    rows.append(path, second)
-    assert rows.read(path) == [first, second]
-    former = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
-    path.write_text("\n".join(former) + "\n")  # of a version that had no reasons
-    assert rows.read(path) == [first, second]
-    rows.append(path, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b'))
-    assert rows.read(path) == [first, second, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b')]
-    rows.append(path, replace(first, outcome="won"))
-    for content, said in ((path.read_bytes(), "a damaged row"), (b"generation,return\n1,2\n", "no rows"), (b"\xff", "no rows")):
-        path.write_bytes(content)
-        with pytest.raises(Unusable, match=said) as raised:
-            rows.read(path)
-        assert raised.value.code == 65
-
-
 @pytest.mark.parametrize("change", [{"limit": 51.0}, {"name": "TD3"}, {"settings": {"es.sigma": 0.1}}])
 def test_a_row_is_known_by_all_that_decides_it_but_the_seed(change):
     assert run_of().made_with == run_of(seed=1).made_with

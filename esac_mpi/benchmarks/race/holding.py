@@ -1,7 +1,8 @@
 """Hold the race: run after run, each a process group of its own on all cores, and a row of the results as each ends.
 
-What stands in the results is not run again, but for what failed, so that a race may be stopped and goes on. All of a seed run
-before the next one's, so that a race that was stopped early has all competitors on all tasks.
+What stands in the results is not run again, but for what failed, so that a race may be stopped and goes on, on another machine
+too: a heat, all competitors on a task from a seed, is of one. All of a seed run before the next one's, so that a race that was
+stopped early has all competitors on all tasks.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from esac_mpi import provenance
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import Measurement, say
 from esac_mpi.benchmarks.program import launcher
@@ -28,12 +30,11 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     folder = options.out or (QUICK if options.quick else FOLDER)
     wanted = planned(options)
     before = rows.read(folder / ROWS)
-    keys = {run.made_with for run in wanted}
-    done = rows.counted(before, keys)
-    left = [run for run in wanted if (row := done.get((run.made_with, run.seed))) is None or row.outcome == rows.FAILED]
+    done = rows.counted(before, {run.key: run.heat for run in wanted}, provenance.cpu())
+    left = [run for run in wanted if (row := done.get(run.key)) is None or row.outcome == rows.FAILED]
     require(folder, left)
-    if others := sum(row.made_with not in keys for row in before):
-        say(f"{folder / ROWS}: {others} rows of other settings, tasks, versions or machines are left out")
+    if others := sum(not any(row is kept for kept in done.values()) for row in before):
+        say(f"{folder / ROWS}: {others} rows of other settings, tasks, versions, or of another machine's half heats are left out")
     hours = sum(run.course.limit for run in left) / 3600
     say(f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations")
     if left and (load := os.getloadavg()[0]) > BUSY:
@@ -43,10 +44,10 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
             for number, run in enumerate(left, 1):
                 row = carried_out(run, folder)
                 rows.append(folder / ROWS, row)
-                done[row.made_with, row.seed] = row
+                done[run.key] = row
                 say(f"{number}/{len(left)} {run.name}: {standings.told(row)}")
     finally:
-        known = [done[key] for run in wanted if (key := (run.made_with, run.seed)) in done]
+        known = [done[run.key] for run in wanted if run.key in done]
         found = standings.Standings(known)
         if known:
             say(published(found, folder))

@@ -36,10 +36,20 @@ class Run:
 
     @property
     def made_with(self) -> str:
-        """What its row is known by, beside the seed."""
+        """What its row is known by, beside seed and machine."""
         plain = json.loads(json.dumps(self.settings))
-        about = {"competitor": self.entry.name, "settings": plain, "versions": self.versions, "cpu": self.cpu}
+        about = {"competitor": self.entry.name, "settings": plain, "versions": self.versions}
         return rows.digest({**self.course.conditions(), **about})
+
+    @property
+    def key(self) -> rows.Key:
+        """What its row is known by, beside the machine."""
+        return self.made_with, self.seed
+
+    @property
+    def heat(self) -> rows.Heat:
+        """Whose runs have one machine."""
+        return self.course.task.id, self.seed
 
     @property
     def name(self) -> str:

@@ -1,14 +1,16 @@
 """The race's results: a row of a CSV file for each run, appended as it ends.
 
-`made_with` is a digest of all that decides a row but the seed: conditions, settings, machine and versions. A row with another one
-stays in the file and counts for nothing here. A run that has only failed counts as such, until it is made again.
+`made_with` is a digest of all that decides a row but seed and machine: conditions, settings and versions. A row with another one
+stays in the file and counts for nothing here. A heat is all competitors on a task from a seed, on one machine; a race may go on
+on another one, heat by heat. A run that has only failed counts as such, until it is made again.
 """
 
 import csv
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +22,8 @@ from esac_mpi.record.files import replace
 REACHED, LATE, SPENT = "reached", "late", "spent"  # LATE: not within the limit; SPENT: its own budget ended before
 FAILED = "failed"  # its process, within the limit
 OUTCOMES = (REACHED, LATE, SPENT, FAILED)
+Key = tuple[str, int]  # made_with and seed, of a run
+Heat = tuple[str, int]  # a task and a seed
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,25 @@ def typed(kind: Any, text: str) -> Any:
     return kind(text)
 
 
-def counted(rows: Iterable[Row], wanted: set[str]) -> dict[tuple[str, int], Row]:
-    """Return the first row of each run of what is wanted, {(made_with, seed): row}; of one that has only failed, the last."""
-    found: dict[tuple[str, int], Row] = {}
+def counted(rows: Iterable[Row], wanted: Mapping[Key, Heat], cpu: str) -> dict[Key, Row]:
+    """Return the row of each run that is wanted, {key: row}: all of a heat are of one machine.
+
+    That is this machine, `cpu`, unless all of a heat ran on another one and none failed there. The first row of a run counts;
+    of one that has only failed, the last.
+    """
+    found: dict[Heat, dict[str, dict[Key, Row]]] = {heat: {} for heat in wanted.values()}
     for row in rows:
         key = row.made_with, row.seed
-        if row.made_with in wanted and (key not in found or found[key].outcome == FAILED):
-            found[key] = row
-    return found
+        if key in wanted:
+            there = found[wanted[key]].setdefault(row.cpu, {})
+            if key not in there or there[key].outcome == FAILED:
+                there[key] = row
+    counts, kept = Counter(wanted.values()), dict[Key, Row]()
+    for heat, machines in found.items():
+        whole = {
+            machine: there
+            for machine, there in machines.items()
+            if len(there) == counts[heat] and FAILED not in [row.outcome for row in there.values()]
+        }
+        kept |= whole.get(cpu) or next(iter(whole.values()), machines.get(cpu, {}))
+    return kept

@@ -158,9 +158,11 @@ class Standings:
         one, every = self.rows[0], [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
         shows = f"median of {spanned([counts[0], counts[-1]])} seeds (least to most)" if counts[-1] > 1 else "one seed"
+        machines = [machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)]
+        each = ", a seed's runs on a task on one of them" * (len(machines) > 1)
         said = (
             f"Seconds from the start of the process to a policy with the return: {shows}, on {one.cores} "
-            f"core{'s' * (one.cores > 1)} of {one.cpu.partition(' (')[0]}; > : not within the limit. Evaluations are off "
+            f"core{'s' * (one.cores > 1)} of {' or '.join(machines)}{each}; > : not within the limit. Evaluations are off "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
         starts = [f"{name} {shown(seconds, '')} s" for name in self.names if (seconds := self.start_up(name)) is not None]
