@@ -91,3 +91,15 @@ def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
 def test_the_table_of_the_docs_comes_from_its_rows():
     folder = ROOT / "docs/results/race"
     assert standings.Standings(rows.read(folder / "race.csv")).markdown() + "\n" == (folder / "race.md").read_text()
+
+
+def test_the_steps_of_our_learners_and_the_zoo_s_are_those_of_the_rows():
+    found = {(row.task, row.competitor): row for row in rows.read(ROOT / "docs/results/race/race.csv")}
+
+    def cell(row: rows.Row) -> str:
+        return f"{row.env_steps:,}" if row.outcome == "reached" else f"- ({round(row.best):,} by {row.env_steps:,})"
+
+    page = (ROOT / "docs/results.md").read_text()
+    for task in dict.fromkeys(task for task, _ in found):
+        names = ("SAC", "SB3 SAC", "SB3 SAC, 4 envs", "TD3", "SB3 TD3")
+        assert f", {found[task, 'SAC'].goal:,g} | {' | '.join(cell(found[task, name]) for name in names)} |\n" in page
