@@ -87,6 +87,7 @@ def test_a_space_of_no_numbers_is_refused(monkeypatch, what):
         ("Cyclic-v0", "Did you mean 'CyclicMDP-v0'"),
         ("Zyxomma-v0", "Unknown task 'Zyxomma-v0'. One of your own is named module:EnvId"),
         ("own_task:Psh-v0", "Did you mean 'own_task:Push-v0'"),
+        ("own_task:ZyxommaZyxommaZyxomma", "own_task registers own_task:"),
         ("no_such_module:Push-v0", "no_such_module"),
         ("own_task:Several-v0", r"has the actions MultiDiscrete\(\[2 2\]\)"),
         ("CyclicMDPRepo-v0", "set task.horizon"),

@@ -1,9 +1,11 @@
 """docs/own-robot.md: its robot is trained, evaluated, drawn and exported, at tiny size; what it and its kin keep is nothing."""
 
 import importlib.util
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 
@@ -79,6 +81,13 @@ def test_what_the_page_trains_keeps_nothing_and_says_what_it_is_made_of(here, id
     assert made["model"] != ""
     assert stage.simulator(env) is not None
     assert stage.seconds_per_step(env) == 0.02
+
+
+def test_a_task_s_import_of_dm_control_is_as_quiet_as_ours(here):
+    code = 'from esac_mpi import envs; envs.make("backwards:Backwards-v0")'
+    variables = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_the_robots_speed_decides_its_reward(here):

@@ -7,6 +7,8 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
@@ -120,18 +122,26 @@ class GymnasiumEnv:
 
 def _maker(id: str) -> Any:
     """Return what makes a registered environment, which takes its keyword arguments."""
-    module, _, name = id.rpartition(":")
-    if module:
-        import_module(module)
-    maker = gymnasium.spec(name).entry_point
+    maker = gymnasium.spec(_imported(id)).entry_point
     return gymnasium.envs.registration.load_env_creator(maker) if isinstance(maker, str) else maker
+
+
+def _imported(id: str) -> str:
+    """Import the module of module:EnvId, and return EnvId. What dm_control says there, every rank would repeat."""
+    module, _, name = id.rpartition(":")
+    if module and module not in sys.modules:
+        warnings.filterwarnings("ignore", message=r"\(65550\)")  # GLFW's: there is no display, which dm_control looks for
+        import_module(module)
+        import_mujoco()  # again: dm_control has set its own handler
+    return name
 
 
 def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
+        _imported(id)
         env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **deepcopy(dict(kwargs)))
     except gymnasium.error.UnregisteredEnv as error:
-        raise TaskError(f"Unknown task '{id}'. {nearest(id, _ids(id), OWN_ID)}") from error
+        raise TaskError(f"Unknown task '{id}'. {_instead(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH") from error
@@ -164,10 +174,20 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
         yield from _boxes(part)
 
 
-def _ids(id: str) -> list[str]:
-    """Return the ids that `id` may have meant, with its module in front where it names one."""
+def _instead(id: str) -> str:
+    """Return the sentence that names what an unknown `id` may have meant: of a module's own where it names one."""
     module, colon, _ = id.rpartition(":")
-    return [f"{module}{colon}{known}" for known in gymnasium.registry] + ([] if colon else list(OWN))
+    if not colon:
+        return nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
+    package = module.partition(".")[0]
+    own = [f"{module}:{known}" for known, spec in gymnasium.registry.items() if _origin(spec).partition(".")[0] == package]
+    return nearest(id, own, f"{module} registers {', '.join(own[:5]) or 'none'}{', ...' * (len(own) > 5)}.")
+
+
+def _origin(spec: Any) -> str:
+    """Return the module of what makes an environment."""
+    maker = spec.entry_point
+    return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
