@@ -1,6 +1,7 @@
 """Runs whose clock on other ranks is known by hand."""
 
 import numpy as np
+from conftest import MENDED
 
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -16,7 +17,7 @@ def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), besid
     `core` the core slower.
     trials: of each row the seconds of its trial episodes, nan where it had none. beside: what one rank did beside members [s].
     """
-    base = {"algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
+    base = {**MENDED, "algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
     run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
     wall, counted, phases, slow = 0.0, 0, 0, slow * core
     for g, (members, begun, phase, evaluation) in enumerate(rows, 1):

@@ -13,14 +13,19 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import pytest
 
+from esac_mpi.config import READINGS
+
 ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"  # the shipped job scripts
 PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
+MENDED = {"esac.reading": "mended", **READINGS["mended"]}  # what the reading sets, for configurations that a test makes itself
+
 # ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, replays, copies, crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
 POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
-PHASES = ["--esac.gradient_interval", 2, "--esac.sac_min_steps", 30, "--esac.sac_episodes", 2, "--esac.replayed", "winners"]
+INTERVAL = ["--esac.reading", "mended", "--esac.gradient_interval", 2, "--esac.sac_episodes", 2]
+PHASES = [*INTERVAL, "--esac.sac_min_steps", 30, "--esac.replayed", "winners"]
 LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capacity", 200]
 ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]

@@ -1,6 +1,7 @@
 """A small ESAC whose noise, rewards and learner a test can work out by hand."""
 
 import numpy as np
+from conftest import MENDED
 
 from esac_mpi import config, noise
 from esac_mpi.algorithms import esac
@@ -10,7 +11,7 @@ from esac_mpi.noise import Purpose
 from esac_mpi.params import Params
 from esac_mpi.policy import Layout
 
-SETTINGS = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
+SETTINGS = {**MENDED, "esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
 
 

@@ -1,6 +1,7 @@
 """Runs whose tables and figures can be worked out by hand, and a look at the pictures."""
 
 import numpy as np
+from conftest import MENDED
 
 from esac_mpi.analysis import command as commands_alike
 from esac_mpi.config import Config, updated
@@ -13,7 +14,7 @@ def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", 
     theta_es evaluates to `returns`, the SAC mean to half of them; the members' fitness lies 1 to n below. A generation takes
     100 population steps, 10 learner steps and updates, and 2 * scale seconds.
     """
-    values = {"algorithm": algorithm, "seed": seed, "task.id": task, f"{algorithm}.population_size": n, **settings}
+    values = {**MENDED, "algorithm": algorithm, "seed": seed, "task.id": task, f"{algorithm}.population_size": n, **settings}
     run = Run.begin(path, updated(Config(), values), {"ranks": ranks, "cpu": "a CPU"})
     for g, value in enumerate(returns, 1):
         value = np.nan if value is None else float(value)

@@ -4,7 +4,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from conftest import TASK, run
+from conftest import MENDED, TASK, run
 
 from esac_mpi import capacity, check, ram
 from esac_mpi.algorithms import ALGORITHMS
@@ -17,7 +17,7 @@ ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
 
 
 def settings(algorithm: str, **changes) -> Config:
-    unlimited = {"algorithm": algorithm, "budget.nominal_steps": 0}
+    unlimited = {**MENDED, "algorithm": algorithm, "budget.nominal_steps": 0}
     return updated(Config(), unlimited | {name.replace("__", "."): value for name, value in changes.items()})
 
 

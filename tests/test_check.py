@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import launchers
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, ROUTINE, TASK, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, MENDED, ROUTINE, TASK, run
 from mpi4py import MPI
 
 from esac_mpi import check, config, set_up
@@ -25,7 +25,7 @@ from esac_mpi.policy import Layout
 SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
 SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange", "forecast"]
-SMALL = {"task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
+SMALL = {**MENDED, "task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}
 
 
 @pytest.fixture

@@ -94,6 +94,18 @@ def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
         )
 
 
+def test_esac_is_by_default_what_came_out_best_and_the_other_readings_wait_and_pass_nothing_but_by_the_papers_operators():
+    names = ("phase_timing", "p_sac_annealed", "replayed", "adoption", "adoption_wins")
+    found = {
+        reading: tuple(getattr(load(["--esac.reading", reading])[0].esac, name) for name in names) for reading in config.READINGS
+    }
+    ours, theirs = ("virtual", False, "better", "tested", 3), ("interval", True, "none", "off", 1)
+    assert found == {"recommended": ours, "mended": theirs, "paper": theirs, "repo": theirs}
+    assert load([])[0] == load(["--esac.reading", "recommended"])[0]
+    mended = config.differences(load([])[0], load(["--esac.reading", "mended"])[0])
+    assert mended.keys() <= {"esac.reading", *(f"esac.{name}" for name in names)}
+
+
 def test_erl_alone_explores_beyond_the_bounds_as_its_public_code_does():
     clips = {name: load(["--algorithm", name, "--erl.reading", "repo"])[0].erl.exploration_clip for name in FORMS}
     assert clips == {"erl": False, "perl": True, "derl": True, "pderl": True}
@@ -184,14 +196,17 @@ def test_only_fields_that_decide_results_count_as_differences():
             "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed",
         ),
         (
-            ["--esac.sac_min_steps", "0", "--esac.phase_timing", "virtual"],
+            ["--esac.sac_min_steps", "0"],
             "esac.sac_min_steps = 0: must be positive, a phase has just so many under esac.phase_timing = virtual",
         ),
         (
-            ["--esac.adoption", "tested", "--esac.adoption_episodes", "1"],
+            ["--esac.adoption_episodes", "1"],
             "esac.adoption_episodes = 1: must be at least 2, for a difference to have an error",
         ),
-        (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
+        (
+            ["--esac.reading", "mended", "--esac.learner_lag", "6"],
+            "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
+        ),
         (["--esac.offspring_transitions", "true"], "esac.offspring_transitions is no more: esac.replayed in its place"),
         (["--es.action_noise", "-0.1"], "es.action_noise = -0.1: must be at least 0"),
         (["--esac.sigma", "0"], "esac.sigma = 0.0: must be positive"),
@@ -215,17 +230,17 @@ def test_what_cannot_run_is_refused_with_the_reason(argv, message):
 
 
 FORMER = [
-    ("adopt_sac = true", "means"), ("adopt_sac = false", "off"), ("offspring_transitions = false", "off"),
-    ('adopt_sac = true\nadoption = "tested"', "tested"),
+    ("adopt_sac = true", "means", "better"), ("adopt_sac = false", "off", "better"),
+    ("offspring_transitions = false", "tested", "none"), ('adopt_sac = true\nadoption = "tested"', "tested", "better"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("former", "adoption"), FORMER)
-def test_a_file_of_an_older_version_means_what_it_meant(tmp_path, former, adoption):
+@pytest.mark.parametrize(("former", "adoption", "replayed"), FORMER)
+def test_a_file_of_an_older_version_means_what_it_meant(tmp_path, former, adoption, replayed):
     (tmp_path / "x.toml").write_text(f"[esac]\nsigma = 0.1\n{former}\n")
     said = []
     c, _ = load([str(tmp_path / "x.toml")], said.append, said.append)
-    assert (c.esac.sigma, c.esac.adoption, said) == (0.1, adoption, [])
+    assert (c.esac.sigma, c.esac.adoption, c.esac.replayed, said) == (0.1, adoption, replayed, [])
     assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
 
 

@@ -4,6 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from conftest import MENDED
 
 from esac_mpi import config
 from esac_mpi.algorithms import esac_phase
@@ -24,7 +25,7 @@ PHASES = {
 
 
 def settings(**changes) -> Config:
-    return config.updated(Config(), {name.replace("__", "."): value for name, value in changes.items()})
+    return config.updated(Config(), MENDED | {name.replace("__", "."): value for name, value in changes.items()})
 
 
 def taken(chosen, ranks, pieces=PIECES):
@@ -153,9 +154,17 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
 
 def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)  # as on the cores of 2025
-    phases = sum(esac_phase.gate_opens(Config(), k) for k in range(5, 1001, 5))
-    assert taken(Config(), 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)  # 5,000 steps, 100 evaluations
-    line = cost.line(Config(), measured, 64, 64, np.inf)
+    # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates of 30 each: five generations
+    assert taken(Config(), 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)
+    remedy = cost.line(Config(), measured, 64, 64, np.inf).remedy
+    assert remedy.startswith(
+        "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 workers and updates of 30"
+    )
+    assert "; --esac.workers 63 --esac.update_cost 150 would fit here; most would help a GPU (at best 1m06s); " in remedy
+    waiting = settings()
+    phases = sum(esac_phase.gate_opens(waiting, k) for k in range(5, 1001, 5))
+    assert taken(waiting, 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)  # 5,000 steps, 100 evaluations
+    line = cost.line(waiting, measured, 64, 64, np.inf)
     assert line.remedy.startswith("all 64 ranks wait for the learner 99% of the time; most would help a GPU (at best 2m18s); ")
     assert "--esac.gradient_interval 10 (1h01m, 0.5)" in line.remedy
     assert "--esac.phase_timing virtual --esac.p_sac_annealed false --esac.workers 63 --esac.update_cost 150 (1m" in line.remedy

@@ -195,8 +195,9 @@ def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
 
 ESAC = [
     *("--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4", "--display.style", "plain"),
-    *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.gradient_interval", "2", "--esac.sac_min_steps", "10"),
-    *("--esac.sac_episodes", "1", "--esac.learner_lag", "2", "--esac.adoption", "means"),
+    *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.reading", "mended"),
+    *("--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"),
+    *("--esac.learner_lag", "2", "--esac.adoption", "means"),
     *("--sac.start_steps", "5", "--sac.batch_size", "4", "--sac.replay_capacity", "50", "--evaluation.episodes", "1"),
 ]
 LATER = ("adoption", "phase_timing", "workers", "update_cost", "replayed", "observation_")  # fields' first words

@@ -18,7 +18,7 @@ STEPS = {  # about 1.5 times what the slowest of ten seeds took
 }
 EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "slot"}
 REPLAYED = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 100}
-PHASES = {"sac_min_steps": 300, "sac_episodes": 1, "gradient_interval": 2}
+PHASES = {"sac_min_steps": 300, "workers": 1, "update_cost": 0.5}
 GENETIC = {
     **{"population_size": 8, "sync_interval": 1, "lr_actor": 3e-3, "lr_critic": 3e-3, "tau": 0.005, "critic_hidden": (32, 32)},
     **{**REPLAYED, "start_steps": 0, "updates_per_step": 0.5, "memory_size": 200, "distillation_batch": 32, "mutation_batch": 64},

@@ -30,7 +30,7 @@ def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esa
     assert course.hidden == (64, 64)
     found = field.ours("ESAC", course)
     assert (found["esac.workers"], found["esac.population_size"], found["esac.update_cost"]) == (workers, esac, 14.0)
-    assert (found["esac.adoption"], found["esac.replayed"], found["esac.sigma"]) == ("tested", "better", 0.02)
+    assert (found["esac.reading"], found["esac.sigma"]) == ("recommended", 0.02)
     assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
     assert field.ours("ES", course)["es.population_size"] == es
 

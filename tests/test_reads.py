@@ -8,7 +8,7 @@ from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import MENDED, ROOT
 
 from esac_mpi import config, loop
 from esac_mpi.algorithms import ALGORITHMS
@@ -18,7 +18,7 @@ from esac_mpi.record import Run, read
 
 QUICKSTART = ROOT / "configs/quickstart.toml"
 SHIPPED = [QUICKSTART, *sorted(path for name in ("esac", "aes_rl", "tuned") for path in (ROOT / "configs" / name).glob("*.toml"))]
-BASE = {
+BASE = MENDED | {
     "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
     "esac.population_size": 4, "esac.sigma": 0.3, "esac.gradient_interval": 1, "esac.sac_min_steps": 10, "esac.sac_episodes": 1,
@@ -35,6 +35,7 @@ BASE = {
     "aes_rl.actor_updates_window": 2, "aes_rl.arrivals_per_generation": 3, "aes_rl.mean_episodes": 1,
     "cem_rl.start_steps": 5, "cem_rl.batch_size": 4, "cem_rl.replay_capacity": 50,
 }  # fmt: skip
+NO_PHASES = ["--esac.adoption", "off", "--esac.sac_phases", "false"]
 CASES = [
     {"algorithm": "es"},
     {"algorithm": "es", "es.noise": "table", "es.sampling": "onesided"},
@@ -132,18 +133,21 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         (["--sac.steps_per_generation", "50"], "--sac.steps_per_generation: algorithm = esac does not read it"),
         (["--algorithm", "ppo", "--policy.output", "clip"], "--policy.output: algorithm = ppo does not read it"),
         (["--esac.noise_table_size", "9"], "--esac.noise_table_size: read only with esac.noise = table"),
-        (["--esac.sac_phases", "false", "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
-        (["--esac.replayed_members", "3"], "--esac.replayed_members: read only with esac.replayed = winners or better or sample"),
-        (["--esac.workers", "3"], "--esac.workers: read only with esac.phase_timing = virtual"),
-        (["--esac.reading", "paper", "--esac.start_states", "slot"], "read only with esac.sampling = mirrored or repo"),
-        (["--esac.sac_phases", "false", "--esac.amt_clip", "0.1"], "with esac.sac_phases = true or esac.amt_trigger = interval"),
+        ([*NO_PHASES, "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
         (
-            ["--esac.adoption", "tested", "--esac.optimiser", "sgd", "--esac.adoption_moments", "kept"],
+            ["--esac.replayed", "none", "--esac.replayed_members", "3"],
+            "--esac.replayed_members: read only with esac.replayed = winners or better or sample",
+        ),
+        (["--esac.reading", "mended", "--esac.workers", "3"], "--esac.workers: read only with esac.phase_timing = virtual"),
+        (["--esac.reading", "paper", "--esac.start_states", "slot"], "read only with esac.sampling = mirrored or repo"),
+        ([*NO_PHASES, "--esac.amt_clip", "0.1"], "with esac.sac_phases = true or esac.amt_trigger = interval"),
+        (
+            ["--esac.optimiser", "sgd", "--esac.adoption_moments", "kept"],
             "--esac.adoption_moments: read only with esac.optimiser = adam",
         ),
         (
-            ["--esac.phase_timing", "virtual", "--esac.learner_lag", "1"],
-            "esac.learner_lag: read only with esac.phase_timing = inter",
+            ["--esac.learner_lag", "1"],
+            "--esac.learner_lag: read only with esac.phase_timing = interval",
         ),
         (["--algorithm", "td3", "--td3.episodes_per_generation", "3"], "read only with td3.episodes_on = ranks"),
         (["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"], "with ddpg.episodes_on = root"),

@@ -140,7 +140,10 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, togethe
         (["--esac.population_size", "many"], "population-size"),
         (["--esac.sac_copies", "30"], "SAC copies"),
         (["--learner.device", "cuda:77"], "learner.device"),
-        (["--esac.learner_lag", "6"], "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
+        (
+            ["--esac.reading", "mended", "--esac.learner_lag", "6"],
+            "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
+        ),
         (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),
         (["--esac.noise", "table", "--esac.noise_table_size", "1000"], "noise_table_size = 1000: theta alone has"),
     ],

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from conftest import MENDED
 
 from esac_mpi.config import Config, updated
 from esac_mpi.experiments import design
@@ -50,7 +51,7 @@ def recorder(written):
 
 
 def configured(**values):
-    return updated(Config(), {name.replace("__", "."): value for name, value in values.items()})
+    return updated(Config(), MENDED | {name.replace("__", "."): value for name, value in values.items()})
 
 
 def a_run(tmp_path, config, ranks=0, seconds=0.0, name="run"):

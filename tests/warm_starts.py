@@ -18,7 +18,14 @@ POPULATION = {"population_size": 6, "sigma": 0.3, "lr_es": 0.05}
 OFF_POLICY = {"steps_per_generation": 24, "start_steps": 10, "batch_size": 8, "replay_capacity": 40}
 DRAWN = {"population_size": 4}
 OPTIONS = {
-    "esac": {**POPULATION, "gradient_interval": 1, "p_sac_initial": 1.0, "sac_min_steps": 24, "sac_episodes": 1},
+    "esac": {
+        **POPULATION,
+        "reading": "mended",
+        "gradient_interval": 1,
+        "p_sac_initial": 1.0,
+        "sac_min_steps": 24,
+        "sac_episodes": 1,
+    },
     "es": POPULATION,
     "sac": {"steps_per_generation": 24},
     "td3": OFF_POLICY,

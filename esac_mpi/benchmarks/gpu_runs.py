@@ -27,8 +27,9 @@ SMALL = (
     "--evaluation.episodes", 2, "--display.style", "plain",
 )  # fmt: skip
 ESAC = (
-    "--algorithm", "esac", "--esac.population_size", 20, "--esac.gradient_interval", 2, "--esac.sac_min_steps", 1500,
-    "--esac.sac_episodes", 2, "--esac.learner_lag", 2, "--sac.start_steps", 100, "--sac.batch_size", 64,
+    "--algorithm", "esac", "--esac.reading", "mended", "--esac.population_size", 20, "--esac.gradient_interval", 2,
+    "--esac.sac_min_steps", 1500, "--esac.sac_episodes", 2, "--esac.learner_lag", 2, "--sac.start_steps", 100,
+    "--sac.batch_size", 64,
 )  # fmt: skip
 PRECISION = (
     "--algorithm", "sac", "--task.id", "InvertedDoublePendulum-v5", "--policy.hidden", 256, 256, "--sac.start_steps", 1000,

@@ -81,7 +81,7 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 def learner_phase(steps: int, rate: float) -> tuple[object, ...]:
     """Return the options of a learner phase of about so many steps, with so many updates a step, every INTERVAL generations."""
     return (
-        "--esac.gradient_interval", INTERVAL, "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
+        "--esac.reading", "mended", "--esac.gradient_interval", INTERVAL, "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
         "--esac.sac_min_steps", steps, "--sac.updates_per_step", rate,
         "--sac.start_steps", 0,
     )  # fmt: skip

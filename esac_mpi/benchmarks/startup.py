@@ -75,7 +75,10 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
 
 def startup_looks(algorithm: str, task: str) -> list[list[dict[str, float]]]:
     """Run two generations on 2 ranks; return what each rank saw at its first episode and at the end."""
-    phases = ("--esac.gradient_interval", 1, "--esac.sac_episodes", 1, "--esac.sac_min_steps", 300, "--sac.updates_per_step", 0.1)
+    phases = (
+        "--esac.reading", "mended", "--esac.gradient_interval", 1, "--esac.sac_episodes", 1, "--esac.sac_min_steps", 300,
+        "--sac.updates_per_step", 0.1,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
         launch(
             2, ["-c", PROBE], place, "--run-dir", f"{place}/run", "--algorithm", algorithm, "--task.id", task,

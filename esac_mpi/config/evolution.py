@@ -75,8 +75,9 @@ class ESAC(Evolution):
     # a phase has its own length, and sees observations as the population does
     READS = Reads(("sac", "learner"), without=("sac.steps_per_generation", "sac.observation_normalisation"))
 
-    reading: Literal["recommended", "paper", "repo"] = "recommended"
-    """Sets every switch below to one reading of the paper (config/readings.py); single fields override it."""
+    reading: Literal["recommended", "mended", "paper", "repo"] = "recommended"
+    """Sets every switch below to one reading (config/readings.py); single fields override it. recommended: the defaults, what
+    came out best (docs/results.md). mended: the paper's algorithm, its slips mended. paper: as printed. repo: the public code."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1
@@ -85,7 +86,7 @@ class ESAC(Evolution):
     """Whether a SAC copy is perturbed like any other member (P: line 7). false: its slot's members are theta_sac itself, and
     leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
     where it reaches 9357, InvertedDoublePendulum)."""
-    adoption: Literal["off", "means", "tested"] = "off"
+    adoption: Literal["off", "means", "tested"] = "tested"
     """When theta_es := theta_sac is put in place of the ES step, and of the pull after it. Another way than winner_pull to carry
     SAC's skill over; ours.
     means: where the SAC copies' mean return exceeds that of the members around theta_es. tested: where theta_sac, unperturbed as
@@ -96,7 +97,7 @@ class ESAC(Evolution):
     every SAC phase, and count as its steps."""
     adoption_interval: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
     """SAC phases from an adoption to the next test [phases]."""
-    adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
+    adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 3
     """Tests in a row that theta_sac must have won to be adopted [tests]. Of 50 tests three are won by chance alone; and after the
     first phases SAC may be ahead of a population that is just setting out."""
     adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")] = "kept"
@@ -130,8 +131,8 @@ class ESAC(Evolution):
     """p_sac at generation 0. C."""
     p_sac_final: Annotated[Fraction, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 0.1
     """p_sac after annealing. C."""
-    p_sac_annealed: Annotated[bool, OnlyWith(sac_phases=True)] = True
-    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial."""
+    p_sac_annealed: Annotated[bool, OnlyWith(sac_phases=True)] = False
+    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M: false."""
     p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     amt_clip: Annotated[NonNegativeFloat, OnlyWithOne(sac_phases=True, amt_trigger="interval")] = 1e-4
@@ -149,7 +150,7 @@ class ESAC(Evolution):
     sac_min_steps: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 1000
     """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M. Under phase_timing = virtual it has
     exactly these, and an episode in progress is cut and bootstrapped."""
-    phase_timing: Annotated[Literal["interval", "virtual"], OnlyWith(sac_phases=True)] = "interval"
+    phase_timing: Annotated[Literal["interval", "virtual"], OnlyWith(sac_phases=True)] = "virtual"
     """interval: a phase may begin every gradient_interval generations and enters learner_lag generations later. virtual: phases
     follow one another, without a break where p_sac is 1 (p_sac_annealed = false), beside the evaluation; one enters after as many
     generations as it lasts on a clock of environment steps, on which `workers` ranks evaluate at once and an update costs
@@ -159,7 +160,7 @@ class ESAC(Evolution):
     side waits for the other."""
     update_cost: Annotated[NonNegativeFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = 30.0
     """How long a gradient update takes, for phase_timing = virtual [environment steps]."""
-    replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "none"
+    replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
     begins in; those of them whose return is better than the mean of the learner's own episodes in the last phase that entered;
     or some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.readings import PRINTED
 
 FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac.replayed"}  # and what took its place
 AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
+WHOLE = 35  # so of [esac], in 0.1.0 with 48, some fewer before
 
 
 def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -17,6 +19,10 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         found.setdefault("esac.adoption", "means" if switches["esac.adopt_sac"] else "off")
     if switches.get("esac.offspring_transitions"):
         raise ConfigError(f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place')
+    if "esac.offspring_transitions" in switches:
+        found.setdefault("esac.replayed", "none")
     if "aes_rl.order" not in found and sum(name.startswith("aes_rl.") for name in found) == AES_RL_0_1_0:
         found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
+    if "esac.adoption_wins" not in found and sum(name.startswith("esac.") for name in found) >= WHOLE:
+        found = PRINTED | found  # what were the defaults
     return found

@@ -1,7 +1,8 @@
 """Readings of the papers: what `esac.reading` and `erl.reading` set, and what an algorithm sets by its name.
 
-"paper" departs from the defaults only where the paper says something else in words or in Algorithm 1; "repo" makes the public
-code's choices and keeps its dead operators dead, but not its crashes.
+ESAC's "mended" is the paper's algorithm with what lets its parts work; "paper" departs from that only where the paper says
+something else in words or in Algorithm 1; "repo" makes the public code's choices and keeps its dead operators dead, but not its
+crashes.
 """
 
 from typing import Any
@@ -11,9 +12,18 @@ from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads
 from esac_mpi.config.whole import Config
 
+PRINTED: dict[str, Any] = {  # what passes from half to half, and when, but for the paper's own operators
+    "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
+    "esac.p_sac_annealed": True,  # 5.1.1
+    "esac.replayed": "none",  # 5.1.2: a dedicated replay
+    "esac.adoption": "off",
+    "esac.adoption_wins": 1,
+}
 READINGS: dict[str, dict[str, Any]] = {
     "recommended": {},
+    "mended": PRINTED,
     "paper": {
+        **PRINTED,
         "esac.sampling": "onesided",  # line 6
         "esac.winner_pull": 0.0,  # lines 11 and 27 have none
         "esac.crossover": "element",  # 5.1.2
@@ -22,6 +32,7 @@ READINGS: dict[str, dict[str, Any]] = {
         "sac.value_network": True,  # line 19
     },
     "repo": {
+        **PRINTED,
         "esac.sampling": "repo",  # n pairs
         "esac.population_size": 10,
         "esac.sac_copies": 4,
