@@ -87,6 +87,17 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
     assert taken(budget, 4).seconds == pytest.approx(1 + 6)  # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
 
 
+def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_phase():
+    """Two of each of two policies: four of 100 steps with the four members, in generations 3 and 5."""
+    esac = settings(**PHASES, esac__adoption="tested", esac__adoption_episodes=2)
+    assert [steps for _, steps, _ in islice(generations(esac, PIECES), 5)] == [400, 500, 800, 500, 800]
+    assert taken(esac, 4).seconds == pytest.approx(1 + 4 + 2 + 4)
+    virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "esac.workers": 2, "esac.update_cost": 1.0}
+    made = generations(config.updated(esac, virtual), PIECES)  # 200 virtual steps, 400 with them, and a phase 400
+    parts = [(one.members.size, one.begun, one.merges) for one, _, _ in islice(made, 5)]
+    assert parts == [(4, 6.0, False), (4, 0.0, False), (4, 6.0, True), (8, 6.0, True), (8, 6.0, True)]
+
+
 def test_phases_of_virtual_time_follow_one_another():
     chosen = settings(**PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0)
     chosen = config.updated(chosen, {"esac.sac_min_steps": 200})
@@ -155,10 +166,10 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
 def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)  # as on the cores of 2025
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates of 30 each: five generations
-    assert taken(Config(), 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)
+    assert taken(Config(), 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)  # all else is beside it
     remedy = cost.line(Config(), measured, 64, 64, np.inf).remedy
     assert remedy.startswith(
-        "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 workers and updates of 30"
+        "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 worker(s) and updates of 30"
     )
     assert "; --esac.workers 63 --esac.update_cost 150 would fit here; most would help a GPU (at best 1m06s); " in remedy
     waiting = settings()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from esac_mpi import config as configuration
+from esac_mpi import schedule
 from esac_mpi.algorithms import esac_phase
 from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
@@ -30,9 +31,10 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     phase, beside = (phases.phase, phases.beside) if phases else (Phase(0, 0), False)
     for k in count(1):
         begins, ends = phases.of(k) if phases else (False, False)
+        trials = phases.trials if phases else 0
         one = Generation(
-            members=pieces.members(n, episodes, k),
-            expected=np.ones(n),
+            members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
+            expected=schedule.with_trials(np.ones(n), episodes, trials),
             phase=phase.seconds * (begins and not beside),
             merges=ends,
             update=configuration.slots(table) * pieces.slot,
@@ -40,13 +42,15 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
             begun=phase.seconds * (begins and beside),
         )
         entered = ends or (begins and not beside)
-        yield Made(one, n * episodes * pieces.length + phase.steps * entered, pieces.horizon)
+        played = (n * episodes + trials) * pieces.length
+        yield Made(one, played + phase.steps * entered, pieces.horizon)
 
 
 class Phases:
     """When the phases of a learner begin and end beside or after a population, as ESAC itself decides it, and what one does.
 
-    found: a generation's lengths, all alike. phase: what one does.
+    found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test before an adoption, in the
+    generation that was asked of last; none is foreseen to be won.
     """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
@@ -55,6 +59,7 @@ class Phases:
         self.beside = esac_phase.beside(esac)
         lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
         self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
+        self.trials, self._entered, self._length = 0, False, pieces.length
         self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
         self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
         again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
@@ -66,6 +71,8 @@ class Phases:
     def of(self, k: int) -> tuple[bool, bool]:
         """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
         esac, state = self._esac, self._state
+        self.trials = 2 * esac.adoption_episodes * (esac.adoption == "tested" and self._entered)
+        self.found.trial_steps = round(self.trials * self._length)
         ends = esac_phase.ends(esac, state, k, self.found)
         begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(self._config, k)
         state.phase_begun *= not ends
@@ -74,6 +81,7 @@ class Phases:
             state.phase_left = esac_phase.left(params, state, self.found, self._again if begins else None)
         if begins and self.beside:
             state.phase_begun = k
+        self._entered = ends or (begins and not self.beside)
         return begins, ends
 
 

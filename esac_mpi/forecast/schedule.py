@@ -41,10 +41,11 @@ def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
     a phase has `sac_min_steps` of them, and `update_cost` for each update. Raises Unforeseen.
     """
     workers = on.ranks - 1
-    esac = updated(config, {"esac.phase_timing": "virtual", "esac.workers": workers}).esac
-    phases = Phases(updated(config, {"esac.phase_timing": "virtual", "esac.replayed": "none"}), pieces)
+    alone = {"esac.phase_timing": "virtual", "esac.workers": workers, "esac.replayed": "none", "esac.adoption": "off"}
+    plain = updated(config, alone)  # what passes has steps of its own on the clock
+    phases, esac = Phases(plain, pieces), plain.esac
     idle = replace(pieces, playing=0.0, updating=0.0)  # a learner that takes no time
-    step = outlook(config, idle, replace(on, ranks=workers)).generation / esac_phase.duration(esac, phases.found)
+    step = outlook(plain, idle, replace(on, ranks=workers)).generation / esac_phase.duration(esac, phases.found)
     own, updates = esac.sac_min_steps, esac.sac_min_steps * config.sac.updates_per_step
     cost = max(0.0, phases.phase.seconds / step - own) / updates
     return Schedule(workers, float(f"{cost:.2g}"))
@@ -56,4 +57,5 @@ def remark(config: Config, fits: Schedule) -> str:
     near = esac.update_cost <= FAR * fits.update_cost and fits.update_cost <= FAR * esac.update_cost
     if near and esac.workers == fits.workers:
         return ""
-    return f"phases are timed for {esac.workers} workers and updates of {esac.update_cost:g} steps; {fits.words()} would fit here"
+    own = f"{esac.workers} worker(s) and updates of {esac.update_cost:g} steps"
+    return f"phases are timed for {own}; {fits.words()} would fit here"

@@ -2,8 +2,7 @@
 
 Who yields an algorithm's generations is said here, once for all; an algorithm of one's own has `expected` in its module
 (docs/extending.md). Members last as the measured episodes in turn, so they differ as those do. Left out, since little: writing
-rows and checkpoints, ranks and winners, trial episodes, memories, the distances of parents, and importance mixing, by which some
-play nothing.
+rows and checkpoints, ranks and winners, memories, the distances of parents, and importance mixing, by which some play nothing.
 """
 
 from collections.abc import Callable, Iterator
