@@ -1,4 +1,4 @@
-# make run   installs into .venv and trains the quickstart on 2 ranks (about a minute), then plots it
+# make run   installs into .venv and trains the quickstart on 2 ranks (less than a minute), then plots it
 # make test  the same .venv, the whole test suite
 PYTHON ?= python3
 BIN := .venv/bin

@@ -22,7 +22,8 @@ from esac_mpi.record import Run
 
 EXAMPLE, PAGE = ROOT / "docs/example", (ROOT / "docs/own-robot.md").read_text(encoding="utf-8")
 TINY = [
-    *("--budget.generations", 2, "--esac.population_size", 4, "--esac.sac_min_steps", 0, "--policy.hidden", 8),
+    *("--budget.generations", 2, "--policy.hidden", 8),
+    *("--esac.population_size", 4, "--esac.sac_min_steps", 10, "--esac.update_cost", 0),
     *("--sac.start_steps", 10, "--sac.batch_size", 8, "--task.horizon", 20, "--evaluation.every", 2),
 ]
 

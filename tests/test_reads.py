@@ -174,7 +174,7 @@ def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path)
     assert (found.es.population_size, found.es.sigma, found.es.lr_es) == (10, 0.02, 0.01)
     taken = "population_size = 10, sigma = 0.02, lr_es = 0.01"
     assert said == [f"es, which is half of ESAC, takes from [esac] of {QUICKSTART}: {taken}"]
-    assert warned[0].startswith(f"{QUICKSTART}: this run does not read esac.winner_pull, ")
+    assert warned[0].startswith(f"{QUICKSTART}: this run does not read esac.workers, ")
     (tmp_path / "x.toml").write_text('algorithm = "es"\n[esac]\nsigma = 0.1\nlr_es = 0.2\n[es]\nsigma = 0.3\n')
     found, said, warned = told(tmp_path / "x.toml", "--es.lr_es", "0.4")
     assert (found.es.sigma, found.es.lr_es, said) == (0.3, 0.4, [])
