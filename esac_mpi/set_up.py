@@ -14,6 +14,7 @@ from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
 from esac_mpi.directory import sees
 from esac_mpi.envs import probe
+from esac_mpi.forecast.schedule import told_at_start
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -326,6 +327,8 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
 
         log.say(warm_start.told(job.run.start))
     if job.run.restored is None:
+        if timed := told_at_start(config, job.world.size):
+            log.say(f"  {timed}")
         threads = affinity.threads_for_learner(affinity.cores(), job.world.locals)
         if origin["device"] == "cpu" and threads > config.learner.threads:
             spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"

@@ -15,6 +15,7 @@ from esac_mpi.config import Config
 from esac_mpi.forecast import advice, outlook, pace, schedule
 from esac_mpi.forecast.work import generations, moments
 
+NO_PHASES = {"esac.phase_timing": "virtual", "esac.sac_phases": False}
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 PIECES = Pieces(np.ones(1), np.array([100]), 100, playing=0.01, updating=0.02)
 BUDGET = {"budget.nominal_steps": 0, "budget.generations": 4, "evaluation.every": 100}
@@ -145,6 +146,18 @@ def test_no_virtual_clock_is_proposed_where_it_could_not_be_set(changes):
 )
 def test_learners_alone_and_distributions_by_hand(changes, seconds):
     assert taken(config.updated(Config(), {**BUDGET, **changes}), 2).seconds == pytest.approx(seconds)
+
+
+def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
+    assert [schedule.told_at_start(Config(), ranks) for ranks in (1, 8)] == ["", ""]  # on one nothing is beside
+    told = schedule.told_at_start(Config(), 3)
+    assert told.startswith("phases are timed for 7 rank(s) beside the learner's, here are 2; ")
+    again, fresh = config.load(told[told.index("--") :].split())
+    assert fresh
+    assert schedule.told_at_start(again, 3) == ""
+    waiting = settings()
+    silent = [waiting, config.updated(waiting, {"algorithm": "es"}), settings(algorithm="sac"), settings(**NO_PHASES)]
+    assert [schedule.told_at_start(one, 3) for one in silent] == [""] * 4
 
 
 def test_what_helps_most_comes_first_and_fewer_ranks_are_told():

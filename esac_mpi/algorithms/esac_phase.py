@@ -33,7 +33,12 @@ class Again:
 
 def beside(esac: configuration.ESAC) -> bool:
     """Return whether phases run beside the evaluation, and so in an environment of their own."""
-    return esac.sac_phases and (esac.phase_timing == "virtual" or esac.learner_lag > 0)
+    return timed(esac) or (esac.sac_phases and esac.phase_timing == "interval" and esac.learner_lag > 0)
+
+
+def timed(esac: configuration.ESAC) -> bool:
+    """Return whether phases follow one another on the virtual clock."""
+    return esac.sac_phases and esac.phase_timing == "virtual"
 
 
 def replays(esac: configuration.ESAC) -> int:

@@ -34,6 +34,15 @@ def can_be(config: Config, on: Cluster) -> bool:
     return isinstance(esac, ESAC) and esac.sac_phases and esac.sac_min_steps > 0 and on.ranks > 1
 
 
+def told_at_start(config: Config, ranks: int) -> str:
+    """Return what to say of phases that are timed for other ranks than there are beside the learner's, if they are."""
+    esac, workers = config.own, ranks - 1
+    if not workers or not isinstance(esac, ESAC) or not esac_phase.timed(esac) or esac.workers == workers:
+        return ""
+    told = f"phases are timed for {esac.workers} rank(s) beside the learner's, here are {workers}; a run begun anew could have"
+    return f"{told} --fresh --esac.workers {workers}"
+
+
 def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
     """Return the schedule that fits, where there can be one.
 
