@@ -26,7 +26,7 @@ def test_groups_are_named_by_what_differs(tmp_path):
     )  # fmt: skip
     found = groups.grouped(runs)
     assert {name: [run.path.name for run in group] for name, group in found["A-v0"].items()} == {
-        "ESAC reading=recommended": ["a", "b"],
+        "ESAC reading=mended": ["a", "b"],
         "ESAC reading=paper": ["c"],
         "ESAC reading=paper winner_pull=0.3": ["d"],
         "ES": ["e"],
