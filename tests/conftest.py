@@ -30,6 +30,7 @@ LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capaci
 ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
+TIMED = [*POPULATION, "--esac.sac_min_steps", 30, "--esac.workers", 2, "--esac.update_cost", 1, *LEARNER, *ROUTINE]  # the default
 STRATEGY = [str(word).replace("--esac.", "--es.") for word in POPULATION]
 SMALL_ES = ["--algorithm", "es", *STRATEGY, *ROUTINE]  # begins in a third of the time: it needs no torch
 CYCLIC_ES = [*TASK, *SMALL_ES]

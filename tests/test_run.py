@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, STRATEGY, TASK, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, STRATEGY, TASK, TIMED, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi import envs
@@ -78,11 +78,19 @@ def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alon
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
-@pytest.mark.parametrize(("task", "lag"), [("HalfCheetah-v5", 0), ("dm_control/walker-walk-v0", 2)])
-def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, lag, alone, together):
+@pytest.mark.parametrize(
+    ("task", "phases"),
+    [
+        ("HalfCheetah-v5", TIMED),
+        ("HalfCheetah-v5", SMALL),
+        ("dm_control/walker-walk-v0", [*SMALL, "--esac.learner_lag", 2]),
+        ("dm_control/walker-walk-v0", TIMED),
+    ],
+    ids=["timed", "waiting", "lag", "timed suite"],
+)
+def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, phases, alone, together):
     """Observations are standardised; with a lag the restart is in the middle of a phase."""
-    more = ["--esac.observation_normalisation", True, "--esac.learner_lag", lag]
-    arguments = ["--task.id", task, "--task.horizon", 60, *SMALL, *more]
+    arguments = ["--task.id", task, "--task.horizon", 60, *phases, "--esac.observation_normalisation", True]
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     together(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
@@ -163,12 +171,23 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, a
 @pytest.mark.parametrize(
     "switches",
     [
-        ["--esac.reading", "paper"],
-        ["--esac.reading", "repo", "--esac.amt_interval", 3, "--sac.automatic_temperature", "true", "--esac.fitness_episodes", 2],
+        [*SMALL, "--esac.reading", "paper"],
+        TIMED,
+        [
+            *SMALL,
+            "--esac.reading",
+            "repo",
+            "--esac.amt_interval",
+            3,
+            "--sac.automatic_temperature",
+            "true",
+            "--esac.fitness_episodes",
+            2,
+        ],
     ],
 )
 def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone, together):
-    arguments = [*CYCLIC, *switches, "--esac.sac_copies", 1]
+    arguments = [*TASK, *switches, "--esac.sac_copies", 1]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
     together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
