@@ -12,10 +12,12 @@ Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs
   abandoned while its population is evaluated or SAC learns.
 - The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
 - Only members with a finite return win (line 10): where they are fewer than w, so are winners and children.
-- Offspring's transitions do not enter the replay (5.1.2: "a dedicated replay-buffer") unless `replayed` says whose episodes are
-  played again by rank 0.
-- `phase_timing = "virtual"` keeps the learner at work beside the evaluation, whatever the number of ranks; without a break where
-  p_sac is 1.
+By default, and not where `esac.reading` is "mended", "paper" or "repo":
+- Phases follow one another beside the evaluation, whatever the number of ranks (`phase_timing = "virtual"`), without a break
+  since p_sac stays 1 (`p_sac_annealed`); line 12 has ranks wait for them, and p_sac fall.
+- Winners' episodes enter the replay while they are better than SAC's own (`replayed = "better"`): rank 0 plays them again. 5.1.2
+  has "a dedicated replay-buffer".
+- theta_es becomes theta_sac in place of line 11 once that has won three tests in a row (`adoption = "tested"`).
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`, `amt_clip = 0`, `sac_copies = 0`,

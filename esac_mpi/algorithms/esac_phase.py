@@ -33,7 +33,7 @@ class Again:
 
 def beside(esac: configuration.ESAC) -> bool:
     """Return whether phases run beside the evaluation, and so in an environment of their own."""
-    return timed(esac) or (esac.sac_phases and esac.phase_timing == "interval" and esac.learner_lag > 0)
+    return esac.sac_phases and (timed(esac) or esac.learner_lag > 0)
 
 
 def timed(esac: configuration.ESAC) -> bool:

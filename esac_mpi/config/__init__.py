@@ -1,8 +1,9 @@
 """Hyperparameters: every field declared once, with its default, unit, source, bounds and conditions.
 
-Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C),
-then our own measurement (M). A TOML file and the command line hold only what differs. A table stands with its family
-(run, evolution, off_policy, ppo); whole.py makes them one Config. What others use of all this is named here.
+Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C), then
+our own measurement (M); when ESAC's phases run and what passes between its halves is by default what came out best (readings.py
+has the paper's). A TOML file and the command line hold only what differs. A table stands with its family (run, evolution,
+off_policy, ppo); whole.py makes them one Config. What others use of all this is named here.
 """
 
 from esac_mpi.config.asynchronous import AESRL
