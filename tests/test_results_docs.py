@@ -45,7 +45,7 @@ def test_the_records_of_the_docs_are_small_and_whole():
         "fig4": 6,
         "fig6a": 42,
     }
-    counts |= {"fig6b": 12, "pderl-table1": 140, "table1": 84, "transfer": 21}
+    counts |= {"fig6b": 12, "pderl-table1": 140, "sixteen": 12, "table1": 84, "transfer": 21}
     assert [path.stem for path in files] == list(counts)
     for path in files:
         ends = [row for row in rowfiles.read([path]) if row.complete]
