@@ -261,6 +261,15 @@ def test_a_race_goes_on_where_it_stands_and_mixes_nothing_in(tmp_path, quickly, 
     assert len(rows.read(tmp_path / "race.csv")) == 10
 
 
+def test_a_second_race_in_a_folder_is_refused_and_the_first_one_is_not_disturbed(tmp_path, quickly):
+    with holding.alone(tmp_path), pytest.raises(Unusable, match="a race is going on there"):
+        list(holding.measurements(options(tmp_path)))
+    assert not quickly
+    assert not list(tmp_path.glob("race.*"))
+    list(holding.measurements(options(tmp_path)))
+    assert len(quickly) == 4
+
+
 def test_what_is_interrupted_is_ended_and_what_there_is_is_published(tmp_path, quickly, monkeypatch):
     def interrupted(run, folder):
         if quickly:

@@ -6,6 +6,7 @@ stopped early has all competitors on all tasks.
 """
 
 import argparse
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -39,6 +40,13 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     say(f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations")
     if left and (load := os.getloadavg()[0]) > BUSY:
         say(f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone")
+    with alone(folder):
+        found = held(left, [run.key for run in wanted], done, folder)
+    yield from found.measurements()
+
+
+def held(left: list[Run], wanted: list[rows.Key], done: dict[rows.Key, rows.Row], folder: Path) -> standings.Standings:
+    """Make the runs that are left and enter them in `done`; publish, however it ends; return how all that are wanted stand."""
     try:
         with ended_by_signals():
             for number, run in enumerate(left, 1):
@@ -47,11 +55,10 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
                 done[run.key] = row
                 say(f"{number}/{len(left)} {run.name}: {standings.told(row)}")
     finally:
-        known = [done[run.key] for run in wanted if run.key in done]
-        found = standings.Standings(known)
-        if known:
+        found = standings.Standings([done[key] for key in wanted if key in done])
+        if found.rows:
             say(published(found, folder))
-    yield from found.measurements()
+    return found
 
 
 def require(folder: Path, left: list[Run]) -> None:
@@ -62,6 +69,22 @@ def require(folder: Path, left: list[Run]) -> None:
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Unusable(f"--out {folder}: not a folder, and none can be made there ({error.strerror}): name another") from error
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Lock the folder, where the file system can: two races at once tell nothing of either. Raises Unusable where one is held."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Unusable(f"{folder}: a race is going on there; wait for its end, or stop it") from error
+        except OSError:  # no locks on directories here
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def published(found: standings.Standings, folder: Path) -> str:
