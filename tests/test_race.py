@@ -18,6 +18,7 @@ from esac_mpi.benchmarks.race import field, holding, plans, processes, rows, run
 from esac_mpi.benchmarks.race.field import Course, Entry, Task
 from esac_mpi.benchmarks.race.running import Look, Teller
 from esac_mpi.commands import bench
+from esac_mpi.config import resolved
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.processes import alive, family
 
@@ -47,12 +48,13 @@ def looking(tmp_path, monkeypatch):
     return teller, clock, scores
 
 
-def test_everyone_is_evaluated_on_the_same_episodes_and_others_confirm(tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(running, "returns", lambda places, act, seeds: seen.append(seeds) or np.array([100.0, 100.0]))
+def test_everyone_is_evaluated_on_the_same_episodes_and_others_that_no_other_look_has_confirm(tmp_path, monkeypatch):
+    seen, means = [], iter([100.0, 99.0, 100.0, 100.0])
+    monkeypatch.setattr(running, "returns", lambda places, act, seeds: seen.append(seeds) or np.full(2, next(means)))
     teller = Teller(plan_of(tmp_path, started=time.monotonic()))
-    assert teller.look({"": None}, 7)
-    assert seen == [[integer(0, Purpose.EVALUATION, 0, block=i) for i in block] for block in ((0, 1), (2, 3))]
+    assert [teller.look({"": None}, steps) for steps in (7, 8)] == [False, True]
+    blocks = (0, 1), (2, 3), (0, 1), (4, 5)
+    assert seen == [[integer(0, Purpose.EVALUATION, 0, block=i) for i in block] for block in blocks]
 
 
 def test_evaluations_are_off_the_clock(looking):
@@ -211,11 +213,18 @@ def test_measurements_have_null_for_what_nobody_waited_for():
     assert isinstance(Measurement.of("x", "", "", "", [1.0]).plain()["max"], float)
 
 
-@pytest.mark.parametrize("change", [{"limit": 51.0}, {"name": "TD3"}, {"settings": {"es.sigma": 0.1}}])
+@pytest.mark.parametrize("change", [{"limit": 51.0}, {"name": "TD3"}, {"settings": {"esac.sigma": 0.1}}])
 def test_a_row_is_known_by_all_that_decides_it_but_the_seed(change):
     assert run_of().made_with == run_of(seed=1).made_with
     assert run_of().made_with != run_of(**change).made_with
     assert run_of().made_with != replace(run_of(), versions="v 2").made_with
+
+
+def test_a_row_of_ours_is_known_by_the_fields_it_reads_defaults_too(monkeypatch):
+    assert run_of().made_with == run_of(settings={"es.sigma": 0.1, "esac.lr_es": field.effective({})["esac.lr_es"]}).made_with
+    before = run_of().made_with
+    monkeypatch.setattr(field, "resolved", lambda file, named: resolved({"esac.lr_es": 0.5}, named))
+    assert run_of().made_with != before
 
 
 def options(out, **changes) -> argparse.Namespace:

@@ -49,7 +49,11 @@ def test_peers_have_their_zoo_s_settings():
         256,
     )
     assert on("Swimmer-v5", "SB3 PPO, 8 envs") is None  # the zoo has four there
+    assert on("LunarLanderContinuous-v3", "SB3 TD3, 4 envs") == on("LunarLanderContinuous-v3", "SB3 TD3") | {
+        "n_envs": 4, "gradient_steps": 2,
+    }  # fmt: skip
     assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
+    assert {on(task.id, "EvoTorch PGPE")["network"].count("Linear") for task in field.tasks()} == {1}
 
 
 def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):

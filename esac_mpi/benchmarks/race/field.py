@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from esac_mpi.config import from_table, read_toml, resolved
+from esac_mpi.config.fields import DEFAULTS, value_of
 from esac_mpi.config.reads import unread
 from esac_mpi.shipped import shipped
 
@@ -17,7 +18,7 @@ OWN = "configs/experiments/aggregate.toml"
 UNLIMITED = 10**12  # environment steps of a run that time ends; generations before our own program evaluates
 CHAMPION = "ESAC"
 ON_ONE = "SAC", "TD3"  # of ours those whose further ranks would only wait
-SEVERAL = 4, 2  # environments of SB3's SAC, and updates for each step of all: its own example, docs/guide/examples.md
+SEVERAL = 4, 2  # environments of SB3's SAC and TD3, and updates for each step of all: its own example, docs/guide/examples.md
 SPREAD = 8  # environments that a rollout of SB3's PPO is dealt to
 
 Settings = dict[str, Any]
@@ -107,6 +108,13 @@ def ours(variant: str, course: Course) -> Settings:
     return settings
 
 
+def effective(settings: Settings) -> Settings:
+    """Return every field that one of ours reads with these settings, {dotted name: value}: defaults count too."""
+    config = resolved({}, settings)
+    ignored = unread(config, DEFAULTS)
+    return {name: value_of(config, name) for name in DEFAULTS if name not in ignored}
+
+
 def dealt(members: int, ranks: int) -> int:
     """Return the least even number of members, `members` or more, that so many ranks share evenly."""
     step = math.lcm(ranks, 2)
@@ -119,10 +127,10 @@ def zoo(algorithm: str, course: Course) -> Settings:
     return dict(entries.get(course.task.id, entries["default"]))
 
 
-def sac_of_several(course: Course) -> Settings:
-    """Return SB3's SAC in several environments, as its guide has it."""
+def of_several(algorithm: str, course: Course) -> Settings:
+    """Return SB3's SAC or TD3 in several environments, as its guide has SAC."""
     environments, updates = SEVERAL
-    return zoo("sac", course) | {"n_envs": environments, "train_freq": 1, "gradient_steps": updates}
+    return zoo(algorithm, course) | {"n_envs": environments, "train_freq": 1, "gradient_steps": updates}
 
 
 def ppo_spread(course: Course) -> Settings | None:
@@ -137,7 +145,7 @@ SB3, EVOTORCH = "stable_baselines3", "evotorch"
 ENTRIES = (
     *(Entry(name, "ours", partial(ours, name)) for name in (CHAMPION, "ES", *ON_ONE)),
     *(Entry(f"SB3 {name}", "sb3", partial(zoo, name.lower()), SB3) for name in ("SAC", "TD3", "PPO")),
-    Entry(f"SB3 SAC, {SEVERAL[0]} envs", "sb3", sac_of_several, SB3),
+    *(Entry(f"SB3 {name}, {SEVERAL[0]} envs", "sb3", partial(of_several, name.lower()), SB3) for name in ("SAC", "TD3")),
     Entry(f"SB3 PPO, {SPREAD} envs", "sb3", ppo_spread, SB3),
     Entry("EvoTorch PGPE", "pgpe", partial(zoo, "pgpe"), EVOTORCH),
 )

@@ -1,8 +1,7 @@
-"""EvoTorch's PGPE with ClipUp on its Gym problem in the race, an actor on each core, with the settings of its own script."""
+"""EvoTorch's PGPE with ClipUp on its Gym problem in the race, an actor on each core; settings and policies of its own script."""
 
 import logging
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ def run(plan: Plan, teller: Teller) -> None:
     settings = dict(plan.settings)
     own = {name: settings.pop(name) for name in OF_PROBLEM if name in settings}
     env: Any = partial(training_env, plan.task) if plan.task.startswith(SUITE) else plan.task
-    problem = GymNE(env, network(plan.hidden), num_actors=plan.cores if plan.cores > 1 else None, **own)
+    problem = GymNE(env, settings.pop("network"), num_actors=plan.cores if plan.cores > 1 else None, **own)
     speed = settings.pop("max_speed")
     scales = {name: factor * speed for name, factor in OF_SPEED.items()}
     searcher = getattr(algorithms, plan.algorithm)(
@@ -40,12 +39,6 @@ def run(plan: Plan, teller: Teller) -> None:
         searcher.step()
         if teller.due and teller.look({"": acting(problem, searcher)}, problem.status["total_interaction_count"]):
             break
-
-
-def network(hidden: list[int]) -> str:
-    """Return the policy in EvoTorch's words."""
-    sizes = ["obs_length", *map(str, hidden), "act_length"]
-    return " >> ReLU() >> ".join(f"Linear({a}, {b})" for a, b in pairwise(sizes))
 
 
 def acting(problem: Any, searcher: Any) -> Any:

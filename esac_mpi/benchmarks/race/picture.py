@@ -17,7 +17,7 @@ LARGE, SMALL = 8.5, 5.0  # marks, of our champion and of the others [points]
 MARKS = {"": "o", field.SB3: "s", field.EVOTORCH: "D"}  # by library
 SHADES = {
     "": (COLOURS[0], COLOURS[5], COLOURS[2], "#004D40"),
-    field.SB3: (COLOURS[1], "#7A3300", COLOURS[3], "#F39C6B", "#8E4585"),
+    field.SB3: (COLOURS[1], "#7A3300", COLOURS[3], "#F39C6B", COLOURS[4], "#8E4585"),
     field.EVOTORCH: ("0.3",),
 }  # cold colours: ours
 

@@ -2,8 +2,8 @@
 
 Its clock counts from the start of its process and stands still while it is evaluated, for everyone alike. Evaluations are of the
 deterministic policy, in our environment of the task, from the same start states each time and for everyone; a mean that
-reaches the goal is held against as many other episodes, so that neither many looks nor two policies are many chances. The
-next look is due when the clock has gone on by a twentieth, and by a second at least.
+reaches the goal is held against as many other episodes, which no other look has, so that neither many looks nor two policies
+are many chances. The next look is due when the clock has gone on by a twentieth, and by a second at least.
 """
 
 import json
@@ -59,7 +59,7 @@ class Look:
     env_steps: int  # it has taken, its true ones; those of the race's evaluations are not among them
     policy: str  # the better one, where it has several
     mean: float  # return over the episodes of every look
-    again: float | None  # over as many others; None: `mean` did not reach the goal
+    again: float | None  # over as many others, of this look alone; None: `mean` did not reach the goal
     evaluating: float  # time so far of which its clock knows nothing [s]
 
     def reached(self, goal: float) -> bool:
@@ -72,7 +72,7 @@ class Teller:
 
     def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
         self.plan, self._clock = plan, clock
-        self._evaluating, self._next = 0.0, LEAST
+        self._evaluating, self._next, self._looks = 0.0, LEAST, 0
         self._envs: list[envs.Env] = []
 
     @property
@@ -96,10 +96,11 @@ class Teller:
             return True
         means = {name: self._mean(act, 0) for name, act in policies.items()}
         order = sorted(means, key=lambda name: -means[name])
+        self._looks += 1
         best, again = order[0], None
         for name in order:
             if means[name] >= self.plan.goal:
-                best, again = name, self._mean(policies[name], self.plan.episodes)
+                best, again = name, self._mean(policies[name], self._looks * self.plan.episodes)
                 if again >= self.plan.goal:
                     break
         self._evaluating += self._clock() - start

@@ -40,14 +40,11 @@ def made(plan: Plan, settings: dict[str, Any]) -> Any:
     import stable_baselines3
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.noise import NormalActionNoise
-    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+    from stable_baselines3.common.vec_env import VecNormalize
     from torch import nn
 
     environments, normalised = settings.pop("n_envs", 1), settings.pop("normalize", False)
-    kind = SubprocVecEnv if min(environments, plan.cores) > 1 else DummyVecEnv
-    how = {"start_method": "fork"} if kind is SubprocVecEnv else {}  # else each of them would import torch first
-    task = partial(training_env, plan.task)
-    env: Any = make_vec_env(task, environments, seed=plan.seed, vec_env_cls=kind, vec_env_kwargs=how)
+    env: Any = make_vec_env(partial(training_env, plan.task), environments, seed=plan.seed)  # in this process, as in its zoo
     if normalised:
         env = VecNormalize(env, **({"gamma": settings["gamma"]} if "gamma" in settings else {}))
     if (noise := settings.pop("noise_std", None)) is not None:
