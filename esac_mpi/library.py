@@ -17,7 +17,7 @@ Settings = Mapping[str, Any]
 WHO = "settings"  # in messages
 SENTENCES = {
     job.UNSAVED: "its last state could not be saved; the checkpoint before it stands",
-    job.FAILED: "it was started in vain too often (stop.starts), and counts as failed",
+    job.FAILED: "it counts as failed, as no evaluation had all its returns finite or too many starts were in vain: log.txt tells",
 }
 
 
@@ -68,5 +68,5 @@ def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> 
     if isinstance(config, Config):
         return changed(config, settings(given, WHO, config.task.kwargs), WHO)
     source = "" if config is None else os.fspath(config)
-    file = read_file(Path(source)) if source else {}
+    file = {} if config is None else read_file(Path(source))
     return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, say, warn)

@@ -13,6 +13,7 @@ from esac_mpi import learning, log, population, rollout
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
+from esac_mpi.envs import Env
 from esac_mpi.forecast import pace
 from esac_mpi.invocation import called
 from esac_mpi.job import (
@@ -85,6 +86,16 @@ def train(
         if job.run and job.display:
             job.display.close()
             job.run.close()
+        for env in (job.env, job.params.own_env):
+            let_go(env)
+
+
+def let_go(env: Env | None) -> None:
+    """Close a task, which may hold a simulator of one's own; what goes wrong there comes too late to end a run."""
+    try:
+        getattr(env, "close", lambda: None)()
+    except Exception as error:
+        log.warn(f"the task cannot be closed: {type(error).__name__}: {error}")
 
 
 def go_on(job: Job) -> None:
@@ -328,7 +339,7 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None
     elif code == STOPPED:
         log.say(f"stopped at generation {generation}, saved; run the same command again{but} to go on")
     elif code == FAILED and at_end(job) and not best.policy:
-        log.warn(f"failed at generation {generation}, the end of its budget: no evaluation episode ever had a finite return")
+        log.warn(f"failed at generation {generation}, the end of its budget: no evaluation had all its returns finite")
     elif code == FAILED:
         log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
     else:

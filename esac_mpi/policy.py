@@ -102,6 +102,7 @@ class Layout:
         return theta
 
 
+LOGIT_SCALE = 2.0**-16  # of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
 CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too
 
 

@@ -42,8 +42,8 @@ before=$(cat "$RUN/status.json" 2>/dev/null) again=no
 for pause in $PAUSES never; do
     $LAUNCH $PROGRAM "${words[@]:0:n-2}" $OPTIONS $STOP --run-dir "$RUN" & pid=$!
     while kill -0 $pid 2>/dev/null; do wait $pid; done
-    wait $pid
-    code=$? after=$(cat "$RUN/status.json" 2>/dev/null)
+    wait $pid; code=$?; [[ " $OPTIONS " = *" --check "* ]] && exit $code  # that begins nothing
+    after=$(cat "$RUN/status.json" 2>/dev/null)
     status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
     [ "$after" != "$before" ] || [ "$code$status" = 0complete ] || status=unchanged
     [ "$status" != unchanged ] && again=yes && break                    # it had begun, and was stopped or died

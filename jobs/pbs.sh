@@ -5,7 +5,7 @@
 # Resources belong here: those on the command line of qsub are lost when the script is submitted again.
 # Output: the run directory $RUN, and esac.o<job>.
 
-#PBS -l select=2:ncpus=32:mpiprocs=32:ompthreads=1                      # <- 1. ranks, one per core; time; LAUNCH and HOURS below
+#PBS -l select=1:ncpus=8:mpiprocs=8:ompthreads=1                        # <- 1. ranks, one per core; time; LAUNCH and HOURS below
 #PBS -l walltime=12:00:00
 #PBS -N esac
 #PBS -j oe
@@ -13,8 +13,8 @@
 
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${RUN:=runs/halfcheetah-seed0}"                                      # <- 3. the run: its directory,
-: "${OPTIONS:=configs/esac/halfcheetah.toml --seed 0}"                  #       its configuration and options
-: "${LAUNCH:=mpiexec -n 64}"                                            # all processes of the select line
+: "${OPTIONS:=configs/tuned/halfcheetah.toml --seed 0}"                 #       its configuration and options; --check asks first
+: "${LAUNCH:=mpiexec -n 8}"                                             # all processes of the select line
 : "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
 : "${PROGRAM:=python -m esac_mpi}"
 : "${ROUND:=0}" "${ROUNDS:=50}" "${PAUSES:=30 120 300}"                 # rounds that may follow; waits after failed launches [s]
@@ -37,8 +37,8 @@ before=$(cat "$RUN/status.json" 2>/dev/null) again=no
 for pause in $PAUSES never; do
     $LAUNCH $PROGRAM $OPTIONS $STOP --run-dir "$RUN" & pid=$!
     while kill -0 $pid 2>/dev/null; do wait $pid; done
-    wait $pid
-    code=$? after=$(cat "$RUN/status.json" 2>/dev/null)
+    wait $pid; code=$?; [[ " $OPTIONS " = *" --check "* ]] && exit $code  # that begins nothing
+    after=$(cat "$RUN/status.json" 2>/dev/null)
     status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
     [ "$after" != "$before" ] || [ "$code$status" = 0complete ] || status=unchanged
     [ "$status" != unchanged ] && again=yes && break                    # it had begun, and was stopped or died

@@ -49,6 +49,32 @@ def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_p
     assert (c.esac.gate, c.esac.sampling, c.sac.value_network) == ("normal", "onesided", True)
 
 
+def test_another_reading_beside_a_whole_file_sets_what_that_file_has_of_the_first_one(tmp_path):
+    """A run's config.toml has every field: those that its own reading set give way, and what was set beside it stays."""
+    was = load(["--esac.reading", "mended", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
+    (tmp_path / "config.toml").write_text(config.to_toml(was))
+    found = load([str(tmp_path / "config.toml"), "--esac.reading", "paper"])[0]
+    straight = load(["--esac.reading", "paper", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
+    assert updated(found, {"run_dir": ""}) == updated(straight, {"run_dir": ""})
+    assert config.changed(was, {"esac.reading": "paper"}, "") == straight
+    back = config.changed(straight, {"esac.reading": "recommended"}, "")
+    assert back == load(["--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
+    assert config.changed(was, {"esac.reading": "mended", "seed": 3}, "") == updated(was, {"seed": 3})
+
+
+def test_a_reading_that_a_config_only_has_the_name_of_is_refused():
+    with pytest.raises(ConfigError, match=r"esac.reading = paper: .* name it in the settings, \{'esac.reading': 'paper'\}"):
+        config.changed(updated(Config(), {"esac.reading": "paper"}), {}, "settings")
+    whole = load(["--esac.reading", "repo"])[0]
+    assert config.changed(whole, {}, "settings") == whole
+
+
+@pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
+def test_a_place_without_a_name_is_refused(words):
+    with pytest.raises(ConfigError, match=r"is empty; name .*, or leave it out"):
+        load(words)
+
+
 def test_dashes_underscores_and_equals_signs_name_the_same_field():
     for argv in (["--esac.population-size", "8"], ["--esac.population_size", "8"], ["--esac.population-size=8"]):
         assert load(argv)[0].esac.population_size == 8

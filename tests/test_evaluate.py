@@ -12,8 +12,10 @@ from conftest import ROOT, environment
 from saved_policies import constant, hidden, save, tool
 
 from esac_mpi import Policy, envs
+from esac_mpi.analysis.messages import damaged
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policies import ranks
+from esac_mpi.record import Unreadable
 from esac_mpi.rollout import play
 
 evaluate = command("evaluate")
@@ -122,6 +124,31 @@ def test_a_misfit_is_named(tmp_path, own, capsys):
         assert "actions of own_envs:Counting-v0 are in [-2. -2.] to [2. 2.]" in capsys.readouterr().err
     assert evaluate.main([str(ROOT / "README.md")], ranks.Alone()) == 65
     assert "not a file of esac_mpi" in capsys.readouterr().err
+
+
+class Second(ranks.Alone):
+    """The first rank of two, of which the other tells this."""
+
+    size = 2
+
+    def __init__(self, tells):
+        self.tells = tells
+
+    def gather(self, value):
+        return [value, self.tells(value)]
+
+
+def test_what_one_rank_cannot_read_ends_all_and_so_does_a_policy_that_others_read_otherwise(own, capsys):
+    refused = ranks.Refusal.of(Unreadable("node2 says no"))
+    with pytest.raises(Unreadable, match="node2 says no"):
+        ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
+    failed = damaged("gone")
+    again = ranks.Refusal.of(failed).error
+    assert (type(again), str(again), again.code) == (type(failed), "gone", 65)
+    assert evaluate.main([str(own)], Second(lambda value: refused if value is None else value)) == 65
+    assert capsys.readouterr().err == "node2 says no\n"
+    assert evaluate.main([str(own)], Second(lambda value: None if value is None else b"another")) == 2
+    assert "a better policy came while the ranks read it" in capsys.readouterr().err
 
 
 def test_a_seed_that_addresses_nothing_is_refused(own, capsys):

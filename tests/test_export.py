@@ -114,3 +114,12 @@ def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().err.startswith(f"--format {form} needs {module}: pip install ")
     assert export.main([str(path), "--format", "npz", "--out", str(tmp_path / "no" / "p.npz")]) == 2
     assert "no: not a directory that can be written" in capsys.readouterr().err
+
+
+def test_a_file_without_a_suffix_gets_its_formats_and_a_directory_is_no_file(tmp_path, capsys):
+    path = save(tmp_path / "p.h5")
+    assert export.main([str(path), "--format", "npz", "--out", str(tmp_path / "model")]) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path / 'model.npz'}\n")
+    assert (tmp_path / "model.npz").exists()
+    assert export.main([str(path), "--format", "torchscript", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"{tmp_path}: a directory; name the file in it\n"

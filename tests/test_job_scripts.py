@@ -85,6 +85,8 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),  # its budget was raised
         ({"STATUS": "", "CODE": "0"}, [], (1, [*AGAIN, "pause 0"])),  # Open MPI's mpirun has lost a node
         ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
+        ({"STATUS": "", "CODE": "0", "OPTIONS": "configs/tuned/hopper.toml --check"}, [], (0, [])),  # no failed launch
+        ({"STATUS": "", "CODE": "2", "OPTIONS": "--check", "BEFORE": "requeue"}, [], (2, [])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "USR1"], (-9, ["pause 100", "requeue 7"])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
         ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
@@ -113,6 +115,7 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({}, [], (0, ["round 1 of jobs/pbs.sh"])),
         ({"ROUND": "7"}, [], (0, ["round 8 of jobs/pbs.sh"])),
         ({"ROUND": "50"}, [], (75, [])),
+        ({"STATUS": "", "CODE": "0", "OPTIONS": "--check"}, [], (0, [])),
         ({"STATUS": "running", "CODE": "9"}, [], (0, ["round 1 of jobs/pbs.sh"])),
         ({"STATUS": "complete", "CODE": "1"}, [], (0, [])),
         ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
@@ -223,7 +226,7 @@ def test_job_scripts_are_short_and_name_files_that_exist():
     for path in SCRIPTS:
         text = path.read_text()
         assert len(text.splitlines()) < 60, path
-        for name in re.findall(r"configs/esac/[\w-]+\.toml", text):
+        for name in re.findall(r"configs/(?:esac|tuned)/[\w-]+\.toml", text):
             assert (ROOT / name).exists(), name
         for task in re.findall(r"TASKS:=([^}]+)", text):
             assert all((ROOT / f"configs/esac/{name}.toml").exists() for name in task.split())

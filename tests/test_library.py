@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
 from whole_runs import assert_same_run
 
@@ -87,6 +88,8 @@ def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path
         ({"es.sigma": -1.0}, "es.sigma = -1.0: must be positive and finite"),
         ({"sac.gamma": 0.9}, "settings: sac.gamma: algorithm = es does not read it"),
         ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
+        ({"start_from": ""}, "settings: --from is empty; name what the run begins from, or leave it out"),
+        ({"task.kwargs": {"f": len}}, "task.kwargs"),
     ],
 )
 def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(given, said, tmp_path, capfd):
@@ -177,14 +180,9 @@ def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):
     assert run.path == tmp_path / "run"
 
 
-def test_a_task_of_the_current_directory_is_found_as_by_the_command_line(tmp_path, monkeypatch):
-    made = 'gymnasium.register("Kept-v0", entry_point="kept_here:Walk", max_episode_steps=30)'
-    (tmp_path / "kept_here.py").write_text(f"import gymnasium\nfrom own_envs import Walk\n{made}\n")
-    monkeypatch.chdir(tmp_path)
-    paths = [path for path in sys.path if path not in ("", str(tmp_path))]
-    monkeypatch.setattr(sys, "path", paths[:])
-    assert esac_mpi.train(None, {**TINY, "task.id": "kept_here:Kept-v0"}, run_dir="run", quiet=True).generation == 3
-    assert sys.path == paths
+def test_an_empty_text_is_no_file():
+    with pytest.raises(WrongUsage):
+        esac_mpi.train("")
 
 
 def left_behind():
@@ -193,14 +191,16 @@ def left_behind():
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)]
     alive = sorted(thread.name for thread in threading.enumerate())
     logs = log.logger.handlers[:], log.logger.propagate, log.logger.level
-    drawn = np.random.get_state()[1].tolist()  # noqa: NPY002
+    drawn = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
     return numbers, handlers, alive, logs, dict(os.environ), drawn, sys.stdout.errors, signal.getitimer(signal.ITIMER_REAL)
 
 
 @pytest.mark.parametrize("ends", ["well", "in an error"])
 def test_nothing_is_left_behind(tmp_path, ends):
-    tiny(tmp_path / "first")  # which imports
-    during = []
+    during, more = [], {name: value for name, value in TINY.items() if not name.startswith("es.")}
+    more |= {"algorithm": "ppo", "ppo.steps_per_generation": 20, "ppo.batch_size": 10}
+    esac_mpi.train(None, more, run_dir=tmp_path / "first", quiet=True)  # which imports
+    torch.manual_seed(11)
     for _, _, put in threads.openblas(threads.Path("/proc/self/maps")):
         put(2)
 
@@ -211,6 +211,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
     before = left_behind()
     try:
         tiny(tmp_path / "run", hears)
+        esac_mpi.train(None, more, run_dir=tmp_path / "ppo", quiet=True)
     except KeyError:
         assert ends == "in an error"
     assert left_behind() == before

@@ -51,7 +51,7 @@ def test_trials_are_runs_of_every_seed_and_the_best_becomes_a_configuration(tmp_
         assert [run.config.seed for run in runs] == [100, 7]
         assert {run.config.es.sigma for run in runs} == {trial.found["es.sigma"]}
         assert trial.value == sum(run.status["best_return"] for run in runs) / 2
-        assert trial.reported == 20 + 18  # the second seed's last part but the end; of the first 2, 4 .. 18
+        assert trial.reported == 20 + 19  # of the second seed; what is skipped is filled in
     assert status(tmp_path / "task") == "complete"
     capsys.readouterr()
     before = [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
@@ -82,6 +82,23 @@ def by_hand(study, values):
             journal.report(number, step, value * (1 if step < 10 else 100))
         journal.complete(number, value)
     return journal
+
+
+def test_trials_are_held_to_each_other_at_every_step_whichever_they_report_at(tmp_path):
+    """A trial of large generations reports at few steps; what it had come to stands for those between, and to its end."""
+    journal = by_hand(made(tmp_path, "trials = 3", tail="[pruner]\nstartup = 2\nwarmup = 0.5"), [])
+    for value in (3.0, 5.0):
+        number = journal.begin()
+        journal.values(number)
+        for step in (4, 11):
+            assert not journal.report(number, step, value * step)
+        journal.complete(number, value * 11)
+    seen = journal._study.trials[0].intermediate_values
+    assert seen == {**dict.fromkeys(range(4, 11), 12.0), **dict.fromkeys(range(11, 20), 33.0)}
+    number = journal.begin()
+    journal.values(number)
+    assert not journal.report(number, 12, 45.0)  # the median of 33 and 55 is 44
+    assert journal.report(journal.begin(), 13, 43.0)
 
 
 def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd):

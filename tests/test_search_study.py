@@ -1,31 +1,23 @@
 """What a study file says, what of it is refused, what Optuna is asked for, and who holds a trial."""
 
-import errno
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 import textwrap
-import time
 from dataclasses import replace
 
 import optuna
 import pytest
 from commands import command
-from conftest import ROOT, environment
-from short_runs import failing
+from conftest import ROOT
 from small_studies import SEARCH, SETTINGS, made, write
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, load, updated
-from esac_mpi.record import lock
+from esac_mpi.record import Run
 from esac_mpi.search import shown
 from esac_mpi.search.journal import JOURNAL, Journal, distribution
-from esac_mpi.search.owners import FOLDER, Owners, name
 from esac_mpi.search.space import Choices, Range
-from esac_mpi.search.study import checked, read
+from esac_mpi.search.study import STUDY, checked, read
 
 search = command("search")
 
@@ -156,6 +148,41 @@ def test_other_ranges_are_another_study_and_more_trials_are_not(tmp_path):
     assert read(tmp_path / "study").trials == 5
 
 
+def test_a_study_goes_on_with_the_defaults_it_was_begun_with_or_not_at_all(tmp_path, capsys):
+    study = made(tmp_path)
+    journal = Journal(study, fresh=True)
+    journal.values(journal.begin())
+    journal.complete(0, 1.0)
+    assert json.loads((study.path / STUDY).read_text())["base"]["es.lr_es"] == Config().es.lr_es
+    saved = json.loads((study.path / STUDY).read_text())
+    saved["base"] |= {"es.lr_es": 0.125, "gone.field": 1, "run_dir": "x"}
+    (study.path / STUDY).write_text(json.dumps(saved))
+    for action in ("run", "best"):  # its run is gone: what its values mean now is not what they meant
+        assert search.main([action, str(study.path)]) == 2
+        assert (
+            f"from before the defaults changed, es.lr_es: 0.125 -> {Config().es.lr_es}: name another" in capsys.readouterr().err
+        )
+    assert search.main(["show", str(study.path)]) == 0
+
+
+def test_the_best_is_written_as_it_was_run_whatever_the_defaults_are_now(tmp_path, capsys, monkeypatch):
+    study = made(tmp_path, "trials = 1")
+    assert search.main(["run", str(study.path)]) == 0
+    was = Run.open(study.run_of(0, 100)).config
+    monkeypatch.setattr("esac_mpi.search.study.joined", lambda *a: pytest.fail("resolved anew"))
+    capsys.readouterr()
+    assert search.main(["best", str(study.path)]) == 0
+    (tmp_path / "best.toml").write_text(capsys.readouterr().out)
+    found = load([str(tmp_path / "best.toml")])[0]
+    assert found == updated(was, {"seed": 0, "run_dir": Config().run_dir, "max_hours": 0.0})
+
+
+def test_a_changed_task_may_be_gone_on_with(tmp_path):
+    made(tmp_path)
+    made(tmp_path, settings=SETTINGS + "task.changed = 'warn'")
+    assert read(tmp_path / "study").settings["task.changed"] == "warn"
+
+
 @pytest.mark.parametrize("parts", [
     {"search": "es.lr_es = [0.1, 0.2]"}, {"search": SEARCH.replace("[4, 6]", "[6, 8]")},
     {"settings": SETTINGS.replace("hidden = [4]", "hidden = [8]")},
@@ -232,53 +259,6 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
     assert values == sorted(values, reverse=True)
     assert lines[24] == "trial 20 failed: it was late"
     assert lines[26].startswith("importance: es.sigma 100 %, es.population_size 0 %")
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from esac_mpi.search.owners import Owners
-held = Owners(Path(sys.argv[1])).claim(3)
-print("held", flush=True)
-time.sleep(100)
-"""
-
-
-def test_a_trial_is_held_by_a_living_process_alone(tmp_path):
-    owners, file = Owners(tmp_path), tmp_path / FOLDER / name(3)
-    line = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
-        assert (owners.claim(3), owners.is_left(3), owners.is_sure(3)) == (None, False, True)
-        process.kill()
-    assert owners.is_left(3)
-    owners.claim(3).close()
-    assert file.read_text().strip() == ""
-    file.write_text("elsewhere 1 then\n")  # its lock does not reach us
-    assert (owners.claim(3), owners.is_left(3), owners.is_sure(3)) == (None, False, False)
-    os.utime(file, (time.time() + 3, time.time() + 3))
-    assert owners.is_sure(3)  # it was touched meanwhile
-    later = Owners(tmp_path, clock=lambda: time.time() + 200)
-    assert later.is_left(3)
-    held = later.claim(3)
-    assert file.read_text().split()[:2] == [socket.gethostname(), str(os.getpid())]
-    held.close()
-
-
-def test_without_locks_a_silent_trial_is_taken_over_and_one_that_shows_life_is_not(tmp_path, monkeypatch):
-    """Its host is another one, and its last sign of life is older than ten minutes."""
-    file, now = tmp_path / FOLDER / name(3), time.time()
-    file.parent.mkdir()
-    file.write_text("elsewhere 77 then\n")
-    os.utime(file, (now - 700, now - 700))
-    monkeypatch.setattr(lock.fcntl, "lockf", failing(errno.ENOLCK))
-    waited = []
-    monkeypatch.setattr(lock.time, "sleep", lambda seconds: (waited.append(seconds), os.utime(file, (now - 650, now - 650))))
-    assert Owners(tmp_path).claim(3) is None
-    monkeypatch.setattr(lock.time, "sleep", waited.append)
-    os.utime(file, (now - 700, now - 700))
-    Owners(tmp_path).claim(3).close()
-    assert max(waited) < Journal(made(tmp_path), fresh=True)._taking.grace_period  # nobody else takes a trial meanwhile
 
 
 def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(tmp_path):

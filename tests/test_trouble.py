@@ -109,7 +109,7 @@ def test_a_learner_whose_evaluations_have_no_return_says_so_and_has_failed(tmp_p
     assert started(*line, "--run-dir", tmp_path / "run") == 1
     said = caplog.text
     assert said.count("generation 2: the return of no evaluation episode is finite: look at the task") == 1
-    assert "failed at generation 3, the end of its budget: no evaluation episode ever had a finite return" in said
+    assert "failed at generation 3, the end of its budget: no evaluation had all its returns finite" in said
     assert summary(tmp_path / "run")["status"] == "failed"
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
 from esac_mpi import evolution, log, set_up
-from esac_mpi.config import ALGORITHMS
-from esac_mpi.policy import Normaliser
+from esac_mpi.config import ALGORITHMS, Config, updated
+from esac_mpi.policy import LOGIT_SCALE, Normaliser
 from esac_mpi.record import Run, Unreadable, publish, read
 from esac_mpi.warm_start import taking
+from esac_mpi.warm_start.plan import with_heads_as_here
+from esac_mpi.warm_start.source import Source
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,7 @@ ACROSS = [  # source, target, {field: the source's}, what else is taken, what is
     ("esac", "sac", {"theta_sac": "theta_sac"}, "the learner, the replay", ELSE),
     ("sac", "esac", {"theta_sac": "theta_sac", "theta_es": "theta_sac"}, "the learner, the replay", ELSE),
     ("td3", "ddpg", {"theta": "theta"}, "the replay", OTHER),
-    ("td3", "ppo", {"theta": "theta"}, "theta", f"its policies acted by tanh, they act by clip here.*{OTHER}"),
+    ("td3", "ppo", {}, "theta", f"its policies acted by tanh, they act by clip here.*{OTHER}"),
     ("pderl", "td3", {"theta": "champion"}, "the replay", "the learner: pderl has that of erl"),
     ("cem", "cem_rl", {"mean": "mean", "variance": "variance", "damp": "damp"}, "variance, damp", "the learner: cem has none"),
     ("cem_rl", "aes_rl", {"mean": "mean", "variance": "variance"}, "variance, the learner, the replay", ELSE),
@@ -83,6 +86,31 @@ def test_another_algorithm_takes_what_means_the_same(sources, tmp_path, before, 
     assert re.search(leaves, "; ".join(start["not_taken"]))
     if "state/population" in after:
         assert (after["state/population"] == after["state/theta"]).all()  # every member begins as the policy
+
+
+def test_in_discrete_tasks_a_last_layer_is_held_as_its_new_algorithm_holds_it(tmp_path):
+    """PPO's theta has its logits 2^-16 times as large: taken as they are, another's would be certain, and its own be noise."""
+    theta = np.arange(1, 27, dtype=np.float32)  # 3 observations, 4 units, 2 choices: 16 and 10
+    plain = Source("x", tmp_path, {"es": theta}, {"policy.hidden": (4,)}, "tanh", (3, 2), True, False, None, {})
+    small = with_heads_as_here(plain, updated(Config(), {"algorithm": "ppo"})).theta
+    np.testing.assert_array_equal(small, np.concatenate([theta[:16], theta[16:] / 65536]))
+    of_ppo = replace(plain, policies={"ppo": small}, head_scale=LOGIT_SCALE)
+    np.testing.assert_array_equal(with_heads_as_here(of_ppo, updated(Config(), {"algorithm": "es"})).theta, theta)
+    assert with_heads_as_here(of_ppo, updated(Config(), {"algorithm": "ppo"})).theta is small
+    continuous = replace(plain, discrete=False)
+    assert with_heads_as_here(continuous, updated(Config(), {"algorithm": "ppo"})).theta is theta
+
+
+def test_ppo_begins_with_the_choices_of_another_algorithm_and_others_with_its(sources, tmp_path):
+    line = ["--task.id", "CartPole-v1", "--task.horizon", 12]
+    assert started(tmp_path / "es", *options("es"), *line, "--budget.generations", 2) == 0
+    es = saved(tmp_path / "es")[0]["state/theta_es"]
+    ppo, _ = first(tmp_path / "ppo", *options("ppo"), *line, "--from", tmp_path / "es", "--seed", 1)
+    last = 2 * (6 + 1)
+    np.testing.assert_array_equal(ppo["state/theta"], np.concatenate([es[:-last], es[-last:] * np.float32(LOGIT_SCALE)]))
+    for source in (tmp_path / "ppo", tmp_path / "ppo/policy.h5"):
+        back, _ = first(tmp_path / source.name / "es", *options("es"), *line, "--from", source, "--seed", 2)
+        assert np.abs(back["state/theta_es"][-last:]).max() > 1e-3
 
 
 def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):

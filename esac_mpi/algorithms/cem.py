@@ -34,6 +34,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=none,
     output="tanh",
+    head_scale=1.0,
     offspring=nobody,
 )
 

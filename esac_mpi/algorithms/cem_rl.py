@@ -62,6 +62,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",
+    head_scale=1.0,
     offspring=nobody,
 )
 

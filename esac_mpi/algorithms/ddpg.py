@@ -33,6 +33,7 @@ DECLARES = Declaration(
     fitness="ddpg_episodic_return",
     operators=none,
     output=None,
+    head_scale=1.0,
     offspring=nobody,
 )
 

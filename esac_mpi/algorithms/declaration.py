@@ -41,6 +41,7 @@ class Declaration:
     fitness: str  # the column of its rows that is shown as fitness
     operators: Callable[[Config], str]  # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
     output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says
+    head_scale: float  # what its policies' last layer is held times in discrete tasks, lest outputs be cut off; 1 = as it is
     offspring: Callable[[Config], int]  # members that the ranks make in a generation, rank 0 once its phase has ended
 
 

@@ -62,6 +62,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=lambda config: "genetic" * remembers(config.erl),
     output="tanh",
+    head_scale=1.0,
     offspring=lambda config: config.erl.population_size,
 )
 

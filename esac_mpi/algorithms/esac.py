@@ -60,6 +60,7 @@ DECLARES = Declaration(
     fitness="fitness",
     operators=none,
     output=None,
+    head_scale=1.0,
     offspring=nobody,
 )
 

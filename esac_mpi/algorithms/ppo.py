@@ -16,7 +16,7 @@ from esac_mpi.envs import Env
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.params import Params, Row
 from esac_mpi.parts import OBSERVATIONS
-from esac_mpi.policy import Normaliser
+from esac_mpi.policy import LOGIT_SCALE, Normaliser
 from esac_mpi.rollout import Board
 
 DECLARES = Declaration(
@@ -36,6 +36,7 @@ DECLARES = Declaration(
     fitness="ppo_episodic_return",
     operators=none,
     output="clip",  # its mean is not squashed, its actions are cut off
+    head_scale=LOGIT_SCALE,
     offspring=nobody,
 )
 

@@ -36,6 +36,7 @@ DECLARES = Declaration(
     fitness="sac_episodic_return",
     operators=none,
     output=None,
+    head_scale=1.0,
     offspring=nobody,
 )
 

@@ -50,6 +50,7 @@ DECLARES = Declaration(
     fitness="td3_episodic_return",
     operators=none,
     output=None,
+    head_scale=1.0,
     offspring=nobody,
 )
 

@@ -58,14 +58,14 @@ def table(run: RunFiles, out: Path | None, step: str) -> Path:
 
 
 def curves(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write what TensorBoard shows against a step of STEPS, float32; return the file, in the run or in a folder that is given."""
+    """Write what TensorBoard shows against a step of STEPS, float32; return the file, in the run or its own folder in `out`."""
     found = columns(run)
     assert run.columns.source is not None
     wall, steps = column(run, "timing/wall_seconds"), position(run, step)
     wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
     seconds = run.columns.source.stat().st_mtime + wall - wall[-1]  # as if it had never stood still
     numbers = ({name: values[g] for name, values in found.items() if np.isfinite(values[g])} for g in range(run.generation))
-    folder = out or run.path
+    folder = out / run.path.resolve().name if out else run.path  # a folder is one run there
     folder.mkdir(parents=True, exist_ok=True)
     rows = zip(seconds.tolist(), steps.astype(int).tolist(), numbers, strict=True)
     path = folder / EVENTS

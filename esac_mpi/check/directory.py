@@ -88,12 +88,20 @@ def locks(refused: bool | None, rank: int, host: str, no_lock: str) -> Line:
     return Line("locks", f"taken; {'refused' if refused else 'given as well'} to rank {rank} on {host}", remedy)
 
 
+def is_there(path: Path) -> bool:
+    """Return whether something stands at a path, as far as this user can tell."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 class Probe:
     """A temporary directory of rank 0's, in the run directory or where that will be made; close() removes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self.place = next(p for p in (self.path, *self.path.parents) if p.exists())
+        self.place = next(p for p in (self.path, *self.path.parents) if is_there(p))
         self.folder: Path | None = None
         self.lines: list[Line] = []
         self.no_lock = ""  # why no lock is held

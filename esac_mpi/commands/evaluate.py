@@ -31,6 +31,7 @@ from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import parser, seed
 from esac_mpi.invocation import look_here
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
+from esac_mpi.policies.ranks import on_all
 from esac_mpi.record import Unreadable
 
 
@@ -63,6 +64,12 @@ def text(policy: Any, found: dict[str, Any]) -> str:
     return f"{policy}\n{task}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
 
 
+def loaded(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
+    """Return the policy and the task that it is to play. Raises Unreadable, TaskError, Misfit, ImportError."""
+    policy = Policy.load(options.policy)
+    return policy, make_env(policy, options.task, options.horizon)
+
+
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
@@ -86,8 +93,9 @@ def main(argv: list[str], world: Any) -> int:
         line.error("--weight-noise must be at least 0 and finite")
     look_here()
     try:
-        policy = Policy.load(options.policy)
-        env = make_env(policy, options.task, options.horizon)
+        policy, env = on_all(world, lambda: loaded(options), (Unreadable, envs.TaskError, Misfit, ImportError))
+        if len({*world.gather(policy.theta.tobytes())}) > 1:
+            raise Misfit(f"{options.policy}: a better policy came while the ranks read it; try again")
     except (Unreadable, envs.TaskError, Misfit, ImportError) as error:
         if world.rank == 0:
             print(error, file=sys.stderr)

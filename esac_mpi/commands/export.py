@@ -16,7 +16,7 @@ sb3           for stable_baselines3.SAC.load; sampled actions are the determinis
               policies are refused
 csv           the history: a row a generation, columns named as in docs/hdf5.md; of fitness and evaluations mean, min and max
 tensorboard   the same as curves, against steps of population and learner, or --step; `tensorboard --logdir runs` shows all that
-              were exported. One that has grown is exported anew, over the old file
+              were exported. One that has grown is exported anew, over the old file. FOLDER gets a folder for each run
 """
 
 import argparse
@@ -61,6 +61,9 @@ def main(argv: list[str]) -> int:
     try:
         policy = Policy.load(options.policy)
         out = options.out or policy.path.with_suffix(suffix)
+        if out.is_dir():
+            raise Unexportable(f"{out}: a directory; name the file in it")
+        out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
         if not os.access(out.parent, os.W_OK):
             raise Unexportable(f"{out.parent}: not a directory that can be written; choose another --out")
         found = difference(policy, write(policy, out))

@@ -36,6 +36,8 @@ from esac_mpi.invocation import look_here
 from esac_mpi.policies import offspring
 from esac_mpi.policies.offspring import Study
 from esac_mpi.policies.population import Population, restored
+from esac_mpi.policies.ranks import on_all
+from esac_mpi.record import Unreadable
 
 NUMBERS = {"crossover": 10, "mutation": 10, "visits": 1, "magnitude": 3}  # of pairs or parents
 MAGNITUDES = (0.0, 0.01, 0.05, 0.1, 0.2)  # public code
@@ -89,7 +91,7 @@ def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: A
     if options.what != "magnitude" and len(options.magnitude or ()) > (options.what == "mutation" or options.of == "mutation"):
         raise Unusable("--magnitude takes one number with mutants, several with --what magnitude, and none with children")
     look_here()
-    population = restored(options.run)
+    population = on_all(world, lambda: restored(options.run), (Unusable, Unreadable))
     if len({*world.gather(population.state.generation)}) > 1:
         raise Unusable(f"{options.run}: the run has gone on while its checkpoint was read; try again")
     study = study_of(population, options, world)

@@ -45,7 +45,7 @@ def value_of(config: Config, name: str) -> Any:
 def shown(value: Any) -> str:
     """Return a value as a person writes it."""
     if isinstance(value, dict):
-        return json.dumps(value)
+        return json.dumps(value, default=str)  # of what nobody has checked yet, too
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -95,6 +95,10 @@ class GymnasiumEnv:
         self._steps += 1
         return observation, reward, terminated, truncated or self._steps >= self.horizon
 
+    def close(self) -> None:
+        """Let go of what the library's environment holds."""
+        self._env.close()
+
     @property
     def unstable(self) -> bool:
         """Whether MuJoCo warned of a bad state or control since the reset; it repairs the state and steps on."""

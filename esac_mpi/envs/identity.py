@@ -22,6 +22,7 @@ RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "
 PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's names: where its files were, how it looks
 PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
+FIRST_SEEN = "__esac_mpi_first_seen__"  # attribute of a module: its spec and digest when it was first looked at
 
 
 def identity(env: Env) -> dict[str, str]:
@@ -66,8 +67,32 @@ def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
                 yield prefix + name, repr(value).encode()
 
 
+def edited(env: Env) -> list[str]:
+    """Return the modules of a task's own that are other ones on disk than when they were first looked at in this process.
+
+    What runs is what was imported; only a module that was imported anew is looked at afresh.
+    """
+    found = []
+    for name, digest in _digests(env.id, getattr(env, "layers", [])).items():
+        module = sys.modules[name]
+        spec, first = getattr(module, FIRST_SEEN, (None, None))
+        if first is None or spec is not module.__spec__:
+            setattr(module, FIRST_SEEN, (module.__spec__, digest))
+        elif first != digest:
+            found.append(name)
+    return found
+
+
 def source(id: str, layers: Iterable[Any]) -> str:
     """Return `module digest, module digest, ...` of a task's own source, by name; empty where all of it is in RECORDED."""
+    entries = [f"{name} {digest}" for name, digest in sorted(_digests(id, layers).items())]
+    more = entries[LISTED:]
+    rest = [f"{len(more)} more {sha256(' '.join(more).encode()).hexdigest()[:8]}"] if more else []
+    return ", ".join(entries[:LISTED] + rest)
+
+
+def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
+    """Return {module: digest of what it executes} of a task's own source."""
     waiting = {id.partition(":")[0]} if ":" in id else set()
     for layer in layers:
         waiting |= {base.__module__ for base in type(layer).__mro__}
@@ -82,10 +107,7 @@ def source(id: str, layers: Iterable[Any]) -> str:
         if tree := _own(name, packages):
             waiting |= _imported(tree, name)
             found[name] = sha256(_executed(tree).encode()).hexdigest()[:8]
-    entries = [f"{name} {digest}" for name, digest in sorted(found.items())]
-    more = entries[LISTED:]
-    rest = [f"{len(more)} more {sha256(' '.join(more).encode()).hexdigest()[:8]}"] if more else []
-    return ", ".join(entries[:LISTED] + rest)
+    return found
 
 
 def _own(name: str, packages: set[str]) -> ast.Module | None:

@@ -72,14 +72,16 @@ def load(name: str) -> ModuleType:
 
 @contextmanager
 def put_back() -> Iterator[None]:
-    """Put back what a learner's GPU changes of torch in this process, loaded before or meanwhile."""
+    """Put back what a learner changes of torch in this process, loaded before or meanwhile: settings, global random numbers."""
     before, name = load("gpu").settings() if "torch" in sys.modules else None, "CUBLAS_WORKSPACE_CONFIG"
-    workspace = os.environ.get(name)
+    workspace, generator = os.environ.get(name), sys.modules["torch"].get_rng_state() if "torch" in sys.modules else None
     try:
         yield
     finally:
         if gpu := sys.modules.get("esac_mpi.learners.gpu"):
             gpu.restore(before or gpu.AT_FIRST)
+        if generator is not None:
+            sys.modules["torch"].set_rng_state(generator)
         os.environ.pop(name, "") if workspace is None else os.environ.update({name: workspace})
 
 

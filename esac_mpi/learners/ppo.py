@@ -38,10 +38,9 @@ from esac_mpi.learners.network import assign
 from esac_mpi.learners.ppo_rollout import Episode, RewardScale, Row
 from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout, Normaliser
+from esac_mpi.policy import LOGIT_SCALE, Layout, Normaliser
 
 WEIGHTS = 19  # which network initial weights are drawn for
-LOGIT_SCALE = 2.0**-16
 SAMPLING, SHUFFLING = 0, 1  # members of a phase's address
 LOSSES = {"critic_loss": "value_loss", "actor_loss": "policy_gradient_loss", "entropy": "entropy_loss"}  # Phase's name: SB3's
 

@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,39 @@ class Alone:
 
     def free(self) -> None:
         """Release nothing."""
+
+
+def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception], ...]) -> Any:
+    """Return what this rank makes; where one of them is refused, raise the first one's refusal on all, lest the others wait."""
+    made, refusal = None, None
+    try:
+        made = make()
+    except refusals as error:
+        refusal = error
+    for found in world.gather(refusal and Refusal.of(refusal)):
+        if found is not None:
+            raise found.error
+    return made
+
+
+class Refusal(NamedTuple):
+    """An error as it can be sent: whatever its class asks to be made of."""
+
+    kind: type[Exception]
+    message: str
+    more: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: Exception) -> "Refusal":
+        """Return what is sent of an error."""
+        return cls(type(error), str(error), dict(vars(error)))
+
+    @property
+    def error(self) -> Exception:
+        """The error again."""
+        found = self.kind(self.message)
+        vars(found).update(self.more)
+        return found
 
 
 def make_world() -> Any:

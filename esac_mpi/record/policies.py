@@ -46,10 +46,13 @@ class Policy(policy.Policy):
     def load(cls, path: str | os.PathLike[str]) -> "Policy":
         """Read a policy.h5, or the one in a run directory. Raises Unreadable, saying what is wrong with it."""
         path = Path(path)
-        if path.is_dir():
-            path = path / POLICY
-            if not path.exists():
-                raise Unreadable(f"{path.parent}: no {POLICY} in it; a run writes one at its first evaluation")
+        try:
+            if path.is_dir():
+                path = path / POLICY
+                if not path.exists():
+                    raise Unreadable(f"{path.parent}: no {POLICY} in it; a run writes one at its first evaluation")
+        except OSError as error:
+            raise Unreadable(f"{path}: {error.strerror}") from error
         arrays, about = read(path)
         if missing := sorted(NEEDED - about.keys() | {"theta"} - arrays.keys()):
             raise Unreadable(f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}")

@@ -266,7 +266,11 @@ def _checkpoint(source: Path) -> CheckpointFile | None:
 
 def open_run(path: Path) -> RunFiles:
     """Return a run's files. Raises Refused if it is not a run or of a newer version; Unreadable; ConfigError."""
-    if not path.is_dir() or not is_run(path):
+    try:
+        there = path.is_dir() and is_run(path)
+    except OSError as error:  # somebody else's, a stale mount, a name that is too long
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    if not there:
         raise Refused(f"{path}: not a run directory of esac_mpi")
     columns = _newest(path)
     if columns.source is None:

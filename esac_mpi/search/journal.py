@@ -129,9 +129,17 @@ class Journal:
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Tell how a trial goes; return whether it is to be given up."""
-        trial = self._open(number)
+        trial = self._filled(number, step)
         trial.report(value, step)
         return trial.should_prune()
+
+    def _filled(self, number: int, stop: int) -> optuna.Trial:
+        """Return a trial with a value at every step since its first, below `stop`: the one before, as others are held to it."""
+        trial, so_far = self._open(number), self.trial(number)
+        if so_far.value is not None:
+            for step in range(so_far.reported + 1, stop):
+                trial.report(so_far.value, step)
+        return trial
 
     def is_beaten(self, number: int) -> bool:
         """Return whether a trial is to be given up by what it has told so far."""
@@ -143,6 +151,7 @@ class Journal:
 
     def complete(self, number: int, value: float) -> None:
         """End a trial with its value."""
+        self._filled(number, len(self._of.seeds) * PARTS)
         self._study.tell(number, value, skip_if_finished=True)
 
     def prune(self, number: int) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import NAMES, Config, differences, flatten, from_table, joined, to_toml
+from esac_mpi.config import NAMES, Config, ConfigError, differences, flatten, from_table, joined, to_toml, updated
 from esac_mpi.config.fields import DEFAULTS, shown
 from esac_mpi.config.reads import unread
 from esac_mpi.experiments.jobs import SCRIPTS, without_scripts
 from esac_mpi.invocation import called
+from esac_mpi.record import Refused, Run, Unreadable
 from esac_mpi.search.journal import Journal, Told
 from esac_mpi.search.owners import Owners
-from esac_mpi.search.study import Study, measured
+from esac_mpi.search.study import OWN, Study, measured, refuse_other_defaults
 
 ENOUGH = 10  # complete trials from which it is said what made them good
 PROGRAM = "python -m esac_mpi.commands"  # as job scripts call it
@@ -85,7 +86,20 @@ def best(study: Study) -> str:
         f"# Value {first.value:,.6g}: {measured(study)}.\n"
         f"# It was chosen on seed{'s' * (len(study.seeds) > 1)} {seeds}, so its value is too good: report other seeds.\n"
     )
-    return about + as_file(study.config(first.found))
+    return about + as_file(made_with(study, first))
+
+
+def made_with(study: Study, trial: Told) -> Config:
+    """Return the configuration of a trial's first run, whatever the defaults are now. Raises Unusable.
+
+    Where its files are gone, it is what its values make of the study, if the defaults are what they were.
+    """
+    try:
+        config = Run.open(study.run_of(trial.number, study.seeds[0])).config
+    except (Refused, ConfigError, Unreadable):
+        refuse_other_defaults(study)
+        return study.config(trial.found)
+    return updated(config, {name: DEFAULTS[name] for name in OWN if name != "seed"})
 
 
 def as_file(config: Config) -> str:

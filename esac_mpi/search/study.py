@@ -15,21 +15,22 @@ from typing import Any
 from esac_mpi import envs
 from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
-from esac_mpi.config import Config, ConfigError, joined, read_toml, resolved
+from esac_mpi.config import FREE as FREE_IN_RUNS
+from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
 from esac_mpi.config.reads import unread
 from esac_mpi.experiments.design import fields, known, made
 from esac_mpi.record.files import replace
 from esac_mpi.search.space import Choices, Space, parsed
 from esac_mpi.task import make_task
 
-STUDY = "study.json"
+STUDY, BASE = "study.json", "base"  # file, and the key in it of what trials begin with, defaults too
 OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
 MOST = 1000  # combinations of choices in which it is looked for what is read
 KINDS: dict[str, Any] = {
     "trials": int, "measure": str, "seeds": list, "config": str, "directory": str,
     **dict.fromkeys(("settings", "search", "sampler", "pruner"), dict),
 }  # fmt: skip
-FREE = ("checkpoint", "stop", "display")  # tables that may change while a study goes on
+FREE = FREE_IN_RUNS - {"budget"}  # tables and fields that may change while a study goes on
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class Study:
         named = {**self.settings, **found, **own}
         idle = unread(resolved(self.file, named), named)
         return joined(self.file, {n: v for n, v in named.items() if n not in idle}, self.source, self.source, hear, hear)
+
+    @property
+    def base(self) -> dict[str, Any]:
+        """Every field of a trial, {dotted name: value} as JSON has it, with the search's own and what is searched at defaults."""
+        return plain(dict(flatten(resolved(self.file, self.settings))))
 
     def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
         """Return whether a trial with these values, as far as they are known, reads a field."""
@@ -188,10 +194,11 @@ def begin(study: Study) -> None:
     """Make the study's directory, or find it made by the same study; more trials are no other study. Raises Unusable, Unsaved."""
     file = study.path / STUDY
     refuse_another(study)
+    refuse_other_defaults(study)
     if not file.exists() and study.path.exists() and any(not path.name.startswith(STUDY) for path in study.path.iterdir()):
         raise Unusable(f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}')
     study.path.mkdir(parents=True, exist_ok=True)
-    content = json.dumps({"study": study.table, "file": plain(study.file)}, indent=1, sort_keys=True).encode()
+    content = json.dumps({"study": study.table, "file": plain(study.file), BASE: study.base}, indent=1, sort_keys=True).encode()
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
 
@@ -207,6 +214,20 @@ def refuse_another(study: Study) -> None:
         compare(begun(study.path), study)
 
 
+def refuse_other_defaults(study: Study) -> None:
+    """Raise Unusable where the trials that there are were made with other defaults than this version has."""
+    file = study.path / STUDY
+    before = json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else {}
+    told = [
+        f"{name}: {before[name]} -> {value}"
+        for name, value in study.base.items()
+        if name in before and before[name] != value and not {name, name.partition(".")[0]} & FREE and name not in study.settings
+    ]
+    if told:
+        remedy = f'name another directory = "..." in {study.source}, or go on with the version that began it'
+        raise Unusable(f"{study.path} holds a study from before the defaults changed, {'; '.join(told)}: {remedy}")
+
+
 def compare(old: Study, new: Study) -> None:
     """Raise Unusable where the trials of two studies cannot stand side by side, naming what differs."""
     tables = [({**study.file, **study.settings}, study.space) for study in (old, new)]
@@ -214,7 +235,7 @@ def compare(old: Study, new: Study) -> None:
         f"{name}: {a.get(name, 'not set')} -> {b.get(name, 'not set')}"
         for a, b in zip(*tables, strict=True)
         for name in sorted({*a, *b})
-        if a.get(name) != b.get(name) and name.partition(".")[0] not in FREE
+        if a.get(name) != b.get(name) and not {name, name.partition(".")[0]} & FREE
     ]
     told += [f"{name}: {getattr(old, name)} -> {getattr(new, name)}" for name in others(old, new)]
     if told:

@@ -202,6 +202,8 @@ class Task:
             raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
         if ending.code == job.NO_CHECKPOINT and any((path / name).exists() for name in STATE):  # not that of a source
             return ending.said
+        if ending.code == job.FAILED and not ending.said and read_status(path).get("best_return") is None:
+            return f"no evaluation of the run in {path} had all its returns finite"
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
         if ending.of_settings or (ending.code == job.WRONG_USAGE and others and not ending.of_machine):
             return ending.said

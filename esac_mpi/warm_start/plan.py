@@ -7,7 +7,7 @@ replay where the task is the same. Counts, the best policy and the number of gen
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
 
     now: what the run records of itself, its task among that.
     """
+    source = with_heads_as_here(source, config)
     found = Plan(source)
     plan_policies(found, state)
     if words := acts_as(source, config):
@@ -59,6 +60,17 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
         plan_replay(found, source.config, source.checkpoint, config, learner, changed)
         plan_memories(found, source.checkpoint, state, learner)
     return found
+
+
+def with_heads_as_here(source: Source, config: Config) -> Source:
+    """Return the source with its policies' last layers held as the algorithm here holds them, where an action is a choice."""
+    factor = ALGORITHMS[config.algorithm].DECLARES.head_scale / source.head_scale
+    if factor == 1 or not source.discrete or source.sizes is None:
+        return source
+    observations, choices = source.sizes
+    last = choices * ((source.network["policy.hidden"] or (observations,))[-1] + 1)  # weights and biases, at the end
+    heads = {name: np.concatenate([theta[:-last], np.float32(factor) * theta[-last:]]) for name, theta in source.policies.items()}
+    return replace(source, policies=heads)
 
 
 def plan_policies(found: Plan, state: Any) -> None:

@@ -38,6 +38,7 @@ class Source:
     standardises: bool  # whether its policies see standardised observations
     sums: np.ndarray | None  # over observations, float64 [3, o], by which they do
     about: dict[str, Any]  # what a run's files hold of it
+    head_scale: float = 1.0  # what the last layers of its policies are held times, if an action is a choice
     config: Config | None = None
     checkpoint: Checkpoint | None = None
     seeds: list[int] = field(default_factory=list)  # of the run, and of those that it came from in turn
@@ -105,7 +106,7 @@ def of_run(said: str, path: Path, whole: bool) -> Source:
             "theta_sha256": attributes["theta_sha256"],
             "state_sha256": attributes["state_sha256"], "counters": counts,
         },
-        config, saved, [config.seed, *before.get("seeds", [])],
+        ALGORITHMS[config.algorithm].DECLARES.head_scale, config, saved, [config.seed, *before.get("seeds", [])],
     )  # fmt: skip
 
 
@@ -125,6 +126,7 @@ def of_policy(said: str, path: Path) -> Source:
             "from": said, "path": str(path.resolve()), "kind": "policy", "policy": found.kind, "task": found.task,
             "task_kwargs": found.task_kwargs, "generation": found.generation, "theta_sha256": sha256,
         },
+        next((a.DECLARES.head_scale for a in ALGORITHMS.values() if found.kind in a.DECLARES.policies), 1.0),
     )  # fmt: skip
 
 

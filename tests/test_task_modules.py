@@ -1,0 +1,73 @@
+"""A task's own module in a process that trains: found, edited between two trainings, and let go of at their end."""
+
+import importlib
+import sys
+
+import gymnasium
+import own_envs
+import pytest
+
+import esac_mpi
+from esac_mpi import WrongUsage
+
+SMALL = {
+    **{"algorithm": "es", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
+    **{"evaluation.episodes": 1, "budget.generations": 1},
+}
+EDITED = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+
+class ToEdit(gymnasium.Env):
+    observation_space = action_space = Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+gymnasium.register("ToEdit-v0", ToEdit, max_episode_steps=5)
+"""
+
+
+def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported_anew(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "task_to_edit.py"
+    file.write_text(EDITED)
+    given = {**SMALL, "task.id": "task_to_edit:ToEdit-v0"}
+    esac_mpi.train(None, given, run_dir=tmp_path / "a", quiet=True)
+    file.write_text(f"# of another day\n{EDITED}")  # the same to Python
+    esac_mpi.train(None, given, run_dir=tmp_path / "b", quiet=True)
+    file.write_text(EDITED.replace("1.0", "2.0"))
+    with pytest.raises(WrongUsage, match=r"task_to_edit was edited since it was imported here; .* start Python anew"):
+        esac_mpi.train(None, given, run_dir=tmp_path / "c", quiet=True)
+    assert not (tmp_path / "c").exists()
+    gymnasium.registry.pop("ToEdit-v0")
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules["task_to_edit"])
+    run = esac_mpi.train(None, given, run_dir=tmp_path / "c", quiet=True)
+    assert run.status["best_return"] == 2 * 5
+
+
+def test_a_task_is_let_go_of_at_the_end(tmp_path, monkeypatch):
+    closed, given = [], {**SMALL, "task.id": "own_envs:Steep-v0"}
+    monkeypatch.setattr(own_envs.Steep, "close", lambda env: closed.append(env))
+    esac_mpi.train(None, given, run_dir=tmp_path / "run", quiet=True)
+    assert closed
+    monkeypatch.setattr(own_envs.Steep, "close", lambda env: {}["gone"])
+    assert esac_mpi.train(None, given, run_dir=tmp_path / "other", quiet=True).state == "complete"
+
+
+def test_a_task_of_the_current_directory_is_found_as_by_the_command_line(tmp_path, monkeypatch):
+    made = 'gymnasium.register("Kept-v0", entry_point="kept_here:Walk", max_episode_steps=30)'
+    (tmp_path / "kept_here.py").write_text(f"import gymnasium\nfrom own_envs import Walk\n{made}\n")
+    monkeypatch.chdir(tmp_path)
+    paths = [path for path in sys.path if path not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", paths[:])
+    assert esac_mpi.train(None, {**SMALL, "task.id": "kept_here:Kept-v0"}, run_dir="run", quiet=True).generation == 1
+    assert sys.path == paths
