@@ -24,7 +24,7 @@ def table_of(algorithm: str) -> str:
 
 @dataclass(frozen=True)
 class Config:
-    """ESAC, its two halves and its rivals on MPI. With no argument: the paper's main job, ESAC on HalfCheetah-v5."""
+    """ESAC, its two halves and its rivals on MPI. With no argument: ESAC on HalfCheetah-v5, the paper's main task."""
 
     algorithm: Literal[ALGORITHMS] = "esac"  # type: ignore[valid-type]
     """Which algorithm runs; its table below has the same name, but perl, derl and pderl are forms of [erl]."""
