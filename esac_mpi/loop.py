@@ -77,6 +77,8 @@ def train(
         go_on(job)
         code = finish(job, "--fresh" in command)
         world.end_dispatch()
+        for env in (job.env, job.params.own_env):
+            let_go(env)
         return code
     except (Exception, KeyboardInterrupt):  # the latter in a notebook, whose process lives on
         if job.run:
@@ -86,8 +88,6 @@ def train(
         if job.run and job.display:
             job.display.close()
             job.run.close()
-        for env in (job.env, job.params.own_env):
-            let_go(env)
 
 
 def let_go(env: Env | None) -> None:

@@ -62,17 +62,37 @@ def test_another_reading_beside_a_whole_file_sets_what_that_file_has_of_the_firs
     assert config.changed(was, {"esac.reading": "mended", "seed": 3}, "") == updated(was, {"seed": 3})
 
 
+@pytest.mark.parametrize("reading", ["paper", "repo"])
+def test_the_halves_follow_another_reading_beside_a_whole_file(reading):
+    was, straight = load(["--algorithm", "es"])[0], load(["--algorithm", "es", "--esac.reading", reading])[0]
+    assert was.es.sampling != straight.es.sampling
+    assert config.changed(was, {"esac.reading": reading}, "") == straight
+    assert config.changed(straight, {"esac.reading": "recommended"}, "") == was
+    told = []
+    found = config.joined(dict(config.flatten(straight)), {"esac.reading": "mended"}, "", "", told.append, told.append)
+    assert (found.es, told) == (was.es, [])
+
+
 def test_a_reading_that_a_config_only_has_the_name_of_is_refused():
     with pytest.raises(ConfigError, match=r"esac.reading = paper: .* name it in the settings, \{'esac.reading': 'paper'\}"):
         config.changed(updated(Config(), {"esac.reading": "paper"}), {}, "settings")
     whole = load(["--esac.reading", "repo"])[0]
     assert config.changed(whole, {}, "settings") == whole
+    name = updated(Config(), {"esac.reading": "repo"})
+    assert config.changed(name, {"esac.reading": "repo"}, "settings") == whole  # the remedy
 
 
 @pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
 def test_a_place_without_a_name_is_refused(words):
     with pytest.raises(ConfigError, match=r"is empty; name .*, or leave it out"):
         load(words)
+
+
+def test_a_file_s_source_is_taken_away_by_an_empty_name(tmp_path):
+    (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
+    assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
+    with pytest.raises(ConfigError, match=r"settings: start_from is empty"):
+        config.changed(Config(), {"start_from": ""}, "settings")
 
 
 def test_dashes_underscores_and_equals_signs_name_the_same_field():

@@ -88,7 +88,7 @@ def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path
         ({"es.sigma": -1.0}, "es.sigma = -1.0: must be positive and finite"),
         ({"sac.gamma": 0.9}, "settings: sac.gamma: algorithm = es does not read it"),
         ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
-        ({"start_from": ""}, "settings: --from is empty; name what the run begins from, or leave it out"),
+        ({"start_from": ""}, "settings: start_from is empty; name what the run begins from, or leave it out"),
         ({"task.kwargs": {"f": len}}, "task.kwargs"),
     ],
 )

@@ -159,7 +159,10 @@ def test_a_ratio_with_a_time_out_is_a_bound():
 
 
 def race() -> standings.Standings:
-    """A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90. D: nobody."""
+    """A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90. D: nobody.
+
+    Seed by seed the peer takes 5, 3, more than 6 times as long on A; 5/3, more than 6 and at least 0 times on B; 1.6, 0, 0 on C.
+    """
     times = {
         "A": {"ESAC": (10, 20, 30), "ES": (40, 50, 60), "SB3 SAC": (50, 60, 190), "SB3 PPO": (70, 71, 72)},
         "B": {"ESAC": (30, 30, 190), "SB3 SAC": (50, 190, 190)},
@@ -193,12 +196,15 @@ def test_who_is_first_and_how_far_ahead():
     found = race()
     assert [found.first(task) for task in found.tasks] == ["ESAC", "ESAC", "ES", ""]
     assert found.best_peer("A") == ("SB3 SAC", 60.0)
-    assert [found.ratio(task)[0] for task in "ABC"] == [3.0, 6.0, 0.0]  # at least: 180 / 30 where no peer is in time
+    assert [found.ratio(task)[0] for task in "ABC"] == [5.0, 50 / 30, 0.0]
+    assert math.isnan(found.ratio("D")[0])
+    two = standings.Standings([one for one in found.rows if one.seed < 2])
+    assert [two.ratio(task)[0] for task in "ABC"] == [3.0, 50 / 30, 0.0]  # the lesser one
     text = found.markdown()
     assert "Of it until training begins, medians: ESAC 2 s, ES 2 s, SB3 SAC 2 s, SB3 PPO 2 s." in text
     assert "| ESAC | **20 (10 to 30)** | **30 (30 to > 180)** | > 180 (50 to > 180) | > 180 |" in text
     assert "| ESAC | 200 (100 to 300) | 300 (300 to -) | - (500 to -) | - |" in text
-    assert "ESAC is first on 2 of 4 tasks. The best peer's time over its own is 3 at least on the median of 3." in text
+    assert "ESAC is first on 2 of 4 tasks. The best peer's time over its own is 1.7 at least on the median of 3." in text
 
 
 def test_measurements_have_null_for_what_nobody_waited_for():
@@ -209,7 +215,7 @@ def test_measurements_have_null_for_what_nobody_waited_for():
         "benchmark": "race", "case": "B", "figure": "s to the goal, SB3 SAC", "unit": "s", "min": 50, "median": None, "max": None,
         "rounds": 3, "simulation": False,
     }  # fmt: skip
-    assert found["A", "best peer / ESAC, at least"].median == 3.0
+    assert found["A", "best peer / ESAC, at least"].median == 5.0
     assert isinstance(Measurement.of("x", "", "", "", [1.0]).plain()["max"], float)
 
 

@@ -155,7 +155,8 @@ def test_a_study_goes_on_with_the_defaults_it_was_begun_with_or_not_at_all(tmp_p
     journal.complete(0, 1.0)
     assert json.loads((study.path / STUDY).read_text())["base"]["es.lr_es"] == Config().es.lr_es
     saved = json.loads((study.path / STUDY).read_text())
-    saved["base"] |= {"es.lr_es": 0.125, "gone.field": 1, "run_dir": "x"}
+    free = {"gone.field": 1, "run_dir": "x", "td3.gamma": 0.5, "es.sigma": 9.0}  # gone, the search's own, not read, searched
+    saved["base"] |= {"es.lr_es": 0.125, **free}
     (study.path / STUDY).write_text(json.dumps(saved))
     for action in ("run", "best"):  # its run is gone: what its values mean now is not what they meant
         assert search.main([action, str(study.path)]) == 2
@@ -163,6 +164,14 @@ def test_a_study_goes_on_with_the_defaults_it_was_begun_with_or_not_at_all(tmp_p
             f"from before the defaults changed, es.lr_es: 0.125 -> {Config().es.lr_es}: name another" in capsys.readouterr().err
         )
     assert search.main(["show", str(study.path)]) == 0
+    saved["base"]["es.lr_es"] = Config().es.lr_es
+    (study.path / STUDY).write_text(json.dumps(saved))
+    made(tmp_path)
+    assert json.loads((study.path / STUDY).read_text())["base"] == saved["base"]  # what it began with
+    del saved["base"]
+    (study.path / STUDY).write_text(json.dumps(saved))
+    made(tmp_path)  # a former version's, which did not write it down
+    assert json.loads((study.path / STUDY).read_text())["base"] == {}
 
 
 def test_the_best_is_written_as_it_was_run_whatever_the_defaults_are_now(tmp_path, capsys, monkeypatch):

@@ -184,6 +184,25 @@ def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
     assert "metrics.h5" in Journal(study).trial(0).why
 
 
+def test_a_run_that_was_spoilt_is_told_from_one_that_was_stopped_in_vain():
+    spoilt = {"status": "failed", "best_return": None, "progress": 3}
+    assert task.was_spoilt(spoilt)
+    for other in ({"progress": 0}, {"best_return": 0.0}, {"status": "requeue"}):
+        assert not task.was_spoilt({**spoilt, **other})
+    assert not task.was_spoilt({})
+
+
+def test_a_task_that_was_edited_meanwhile_ends_the_search_and_fails_no_trial(tmp_path, monkeypatch, capfd):
+    study, seen = made(tmp_path, "trials = 3"), []
+    monkeypatch.setattr("esac_mpi.task.identity.edited", lambda env: seen.append(env) or ["mine"] * (len(seen) > 2))
+    assert work.search(study.path, Alone()) == 2
+    assert "mine was edited since it was imported here" in capfd.readouterr().out
+    assert states(study) == [(0, "complete"), (1, "running")]
+    monkeypatch.undo()
+    assert work.search(study.path, Alone()) == 0
+    assert [state for _, state in states(study)] == ["complete"] * 3
+
+
 def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
     source = tmp_path / "source"
     source.mkdir()

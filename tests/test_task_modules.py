@@ -8,7 +8,8 @@ import own_envs
 import pytest
 
 import esac_mpi
-from esac_mpi import WrongUsage
+from esac_mpi import WrongUsage, envs
+from esac_mpi.envs import identity
 
 SMALL = {
     **{"algorithm": "es", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
@@ -37,6 +38,7 @@ gymnasium.register("ToEdit-v0", ToEdit, max_episode_steps=5)
 
 def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported_anew(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a reload within the second would find that of before
     file = tmp_path / "task_to_edit.py"
     file.write_text(EDITED)
     given = {**SMALL, "task.id": "task_to_edit:ToEdit-v0"}
@@ -52,6 +54,23 @@ def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported
     importlib.reload(sys.modules["task_to_edit"])
     run = esac_mpi.train(None, given, run_dir=tmp_path / "c", quiet=True)
     assert run.status["best_return"] == 2 * 5
+
+
+def test_a_part_that_was_imported_anew_is_not_what_a_module_has_that_imported_it_before(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "part_of_task.py").write_text("PAYS = 1.0\n")
+    whole = EDITED.replace("1.0", "PAYS").replace("ToEdit", "InParts")
+    (tmp_path / "task_in_parts.py").write_text(f"from part_of_task import PAYS\n{whole}")
+    env = envs.make("task_in_parts:InParts-v0")
+    assert identity.edited(env) == []
+    (tmp_path / "part_of_task.py").write_text("PAYS = 2.0\n")
+    assert identity.edited(env) == ["part_of_task"]
+    importlib.reload(sys.modules["part_of_task"])
+    assert identity.edited(env) == ["part_of_task"]
+    gymnasium.registry.pop("InParts-v0")
+    importlib.reload(sys.modules["task_in_parts"])
+    assert identity.edited(envs.make("task_in_parts:InParts-v0")) == []
 
 
 def test_a_task_is_let_go_of_at_the_end(tmp_path, monkeypatch):

@@ -108,8 +108,10 @@ def test_ppo_begins_with_the_choices_of_another_algorithm_and_others_with_its(so
     ppo, _ = first(tmp_path / "ppo", *options("ppo"), *line, "--from", tmp_path / "es", "--seed", 1)
     last = 2 * (6 + 1)
     np.testing.assert_array_equal(ppo["state/theta"], np.concatenate([es[:-last], es[-last:] * np.float32(LOGIT_SCALE)]))
-    for source in (tmp_path / "ppo", tmp_path / "ppo/policy.h5"):
-        back, _ = first(tmp_path / source.name / "es", *options("es"), *line, "--from", source, "--seed", 2)
+    arrays, about = read(tmp_path / "ppo/policy.h5")
+    publish(tmp_path / "older.h5", arrays, {name: value for name, value in about.items() if name != "discrete"})
+    for source in (tmp_path / "ppo", tmp_path / "ppo/policy.h5", tmp_path / "older.h5"):
+        back, _ = first(tmp_path / "back" / source.stem, *options("es"), *line, "--from", source, "--seed", 2)
         assert np.abs(back["state/theta_es"][-last:]).max() > 1e-3
 
 

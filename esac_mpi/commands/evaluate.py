@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def main(argv: list[str], world: Any) -> int:
     look_here()
     try:
         policy, env = on_all(world, lambda: loaded(options), (Unreadable, envs.TaskError, Misfit, ImportError))
-        if len({*world.gather(policy.theta.tobytes())}) > 1:
+        if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
             raise Misfit(f"{options.policy}: a better policy came while the ranks read it; try again")
     except (Unreadable, envs.TaskError, Misfit, ImportError) as error:
         if world.rank == 0:

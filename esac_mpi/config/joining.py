@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, updated, value_of
+from esac_mpi.config.fields import NAMES, flatten, updated, value_of
 from esac_mpi.config.files import from_table
 from esac_mpi.config.halves import from_esac, told_of_half
-from esac_mpi.config.readings import preset
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
-from esac_mpi.config.sources import resolved, set_in_vain, without_reading
+from esac_mpi.config.sources import names_alone, resolved, set_in_vain, without_reading
 from esac_mpi.config.whole import Config, table_of
 
 Hear = Callable[[str], None]
@@ -25,14 +24,14 @@ def joined(file: dict[str, Any], named: dict[str, Any], who: str, source: str, s
     who: says what is named, in messages. source: the file. `say` hears what es takes from [esac], `warn` what the file sets in
     vain. Raises ConfigError, also for what is named and the run would not read.
     """
-    refuse_empty(named, who)
+    refuse_empty(named, file, who)
     config = resolved(file, named)
     try:
         check(config)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     refuse_unread(config, named, who)
-    taken = from_esac(file, named)
+    taken = from_esac(without_reading(file, named), named)
     if told := told_of_half(taken, source):
         say(told)
     if idle := set_in_vain(config, file, taken):
@@ -42,32 +41,30 @@ def joined(file: dict[str, Any], named: dict[str, Any], who: str, source: str, s
 
 def changed(config: Config, named: dict[str, Any], who: str) -> Config:
     """Return a configuration, whole as it is, with what is named in its place. Raises ConfigError, as `joined` does."""
-    refuse_empty(named, who)
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
+    refuse_empty(named, whole, who)
     kept = without_reading(whole, named)
-    found = updated(Config(), {**({} if kept is whole else preset({**whole, **named})), **kept, **named})
+    found = updated(Config(), {**whole, **named}) if kept is whole else resolved(kept, named)
     check(found)
-    refuse_empty_reading(found, who)
+    for name in names_alone(dict(flatten(found))):
+        reading = value_of(found, name)
+        remedy = f"name it in the settings, {{{name!r}: {reading!r}}}"
+        raise ConfigError(f"{who}: {name} = {reading}: this Config has that name, and no field that it sets; {remedy}")
     refuse_unread(found, named, who)
     return found
 
 
-def refuse_empty(named: Mapping[str, Any], who: str) -> None:
-    """Raise ConfigError where a name of a place is empty, as a variable is that nobody set."""
-    for name, meant in (("run_dir", "the directory of the run"), ("start_from", "what the run begins from")):
-        if named.get(name) == "":
-            raise ConfigError(f"{who}: {'--from' if name == 'start_from' else name} is empty; name {meant}, or leave it out")
+def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -> None:
+    """Raise ConfigError where a name of a place is empty, as a variable is that nobody set; there: what it goes before.
 
-
-def refuse_empty_reading(config: Config, who: str) -> None:
-    """Raise ConfigError where a configuration has the name of a reading, and nothing of what that sets."""
-    for name in ("esac.reading", "erl.reading"):
-        sets = {field: value for field, value in preset({"algorithm": config.algorithm, name: value_of(config, name)}).items()}
-        own = {field for field in sets if sets[field] != preset({"algorithm": config.algorithm}).get(field, DEFAULTS[field])}
-        if own and not any(value_of(config, field) == sets[field] for field in own):
-            reading = value_of(config, name)
-            remedy = f"name it in the settings, {{{name!r}: {reading!r}}}"
-            raise ConfigError(f"{who}: {name} = {reading}: this Config has that name, and no field that it sets; {remedy}")
+    A source that stands there is taken away by an empty one.
+    """
+    empty = [name for name in ("run_dir", "start_from") if named.get(name) == ""]
+    if empty and (empty[0] == "run_dir" or not there.get("start_from")):
+        words = {"run_dir": ("--run-dir", "the directory of the run"), "start_from": ("--from", "what the run begins from")}
+        option, meant = words[empty[0]]
+        called = option if who == "command line" else empty[0]
+        raise ConfigError(f"{who}: {called} is empty; name {meant}, or leave it out")
 
 
 def settings(given: Mapping[str, Any], who: str, kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:

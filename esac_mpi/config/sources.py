@@ -3,10 +3,12 @@
 from typing import Any
 
 from esac_mpi.config.fields import DEFAULTS, updated
-from esac_mpi.config.halves import from_esac, is_resolved, spoken
+from esac_mpi.config.halves import HALVES, from_esac, is_resolved, spoken
 from esac_mpi.config.readings import preset
 from esac_mpi.config.reads import unread
 from esac_mpi.config.whole import Config
+
+LABELS = ("esac.reading", "erl.reading")  # fields that set others
 
 
 def resolved(file: dict[str, Any], named: dict[str, Any]) -> Config:
@@ -19,12 +21,27 @@ def resolved(file: dict[str, Any], named: dict[str, Any]) -> Config:
 
 def without_reading(file: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Return what a whole file sets but for what its reading did, where another reading is named beside it."""
-    again = [name for name in ("esac.reading", "erl.reading") if name in named and named[name] != file.get(name)]
+    idle = names_alone(file) if is_resolved(file) else []
+    again = [name for name in LABELS if name in named and (named[name] != file.get(name) or name in idle)]
     if not again or not is_resolved(file):
         return file
-    before = preset(file)
+    before = preset({name: value for name, value in file.items() if name not in idle})
     set_by = {name: before.get(name, DEFAULTS[name]) for name in {*before, *preset({**file, **named})}}
-    return {name: value for name, value in file.items() if name not in set_by or value != set_by[name]}
+    half = file.get("algorithm", Config.algorithm)
+    set_by |= {f"{half}.{name}": set_by[f"esac.{name}"] for name in HALVES.get(half, []) if f"esac.{name}" in set_by}
+    return {name: value for name, value in spoken(file).items() if name not in set_by or value != set_by[name]}
+
+
+def names_alone(file: dict[str, Any]) -> list[str]:
+    """Return the readings of which a whole file has the name, and nothing of what they set."""
+    algorithm = {"algorithm": file.get("algorithm", Config.algorithm)}
+    found = []
+    for name in LABELS:
+        plain, sets = preset(algorithm), preset({**algorithm, name: file.get(name, DEFAULTS[name])})
+        own = [field for field in sets if sets[field] != plain.get(field, DEFAULTS[field])]
+        if own and not any(file.get(field) == sets[field] for field in own):
+            found.append(name)
+    return found
 
 
 def set_in_vain(config: Config, file: dict[str, Any], taken: dict[str, Any]) -> list[str]:

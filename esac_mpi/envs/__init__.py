@@ -29,6 +29,10 @@ class TaskError(Exception):
     """A task that is unknown or cannot be trained on; the message says which, why, and the nearest valid id."""
 
 
+class EditedTask(TaskError):
+    """A task whose module was edited in a process that had imported it: what is on disk is not what would run."""
+
+
 def broken(id: str, what: str, error: Exception) -> TaskError:
     """Return what to say where a task's own code raised: the error, and in which line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -22,7 +22,7 @@ RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "
 PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's names: where its files were, how it looks
 PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
-FIRST_SEEN = "__esac_mpi_first_seen__"  # attribute of a module: its spec and digest when it was first looked at
+FIRST_SEEN = "__esac_mpi_first_seen__"  # attribute of a module: the spec it was imported by, and its digest then
 
 
 def identity(env: Env) -> dict[str, str]:
@@ -70,44 +70,45 @@ def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
 def edited(env: Env) -> list[str]:
     """Return the modules of a task's own that are other ones on disk than when they were first looked at in this process.
 
-    What runs is what was imported; only a module that was imported anew is looked at afresh.
+    What runs is what was imported: one that was imported anew is the one on disk, if all of the task's that import it were, too.
     """
-    found = []
-    for name, digest in _digests(env.id, getattr(env, "layers", [])).items():
-        module = sys.modules[name]
-        spec, first = getattr(module, FIRST_SEEN, (None, None))
-        if first is None or spec is not module.__spec__:
-            setattr(module, FIRST_SEEN, (module.__spec__, digest))
-        elif first != digest:
-            found.append(name)
+    digests, imports = _digests(env.id, getattr(env, "layers", []))
+    marks = {name: getattr(sys.modules[name], FIRST_SEEN, None) for name in digests}
+    stale = {name for name, mark in marks.items() if mark is not None and mark[0] is sys.modules[name].__spec__}
+    changed = [name for name in digests if (mark := marks[name]) is not None and mark[1] != digests[name]]
+    found = [name for name in changed if name in stale or any(name in imports[other] for other in stale)]
+    if not found:
+        for name, digest in digests.items():
+            setattr(sys.modules[name], FIRST_SEEN, (sys.modules[name].__spec__, digest))
     return found
 
 
 def source(id: str, layers: Iterable[Any]) -> str:
     """Return `module digest, module digest, ...` of a task's own source, by name; empty where all of it is in RECORDED."""
-    entries = [f"{name} {digest}" for name, digest in sorted(_digests(id, layers).items())]
+    entries = [f"{name} {digest}" for name, digest in sorted(_digests(id, layers)[0].items())]
     more = entries[LISTED:]
     rest = [f"{len(more)} more {sha256(' '.join(more).encode()).hexdigest()[:8]}"] if more else []
     return ", ".join(entries[:LISTED] + rest)
 
 
-def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
-    """Return {module: digest of what it executes} of a task's own source."""
+def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Return {module: digest of what it executes} of a task's own source, and what each may have imported."""
     waiting = {id.partition(":")[0]} if ":" in id else set()
     for layer in layers:
         waiting |= {base.__module__ for base in type(layer).__mro__}
         maker = getattr(getattr(layer, "__dict__", {}).get("spec"), "entry_point", "")  # a wrapper's would be a copy
         waiting.add(maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", ""))
     packages = {name.partition(".")[0] for name in waiting}
-    found: dict[str, str] = {}
+    found, imports = dict[str, str](), dict[str, set[str]]()
     seen: set[str] = set()
     while waiting - seen:
         name = min(waiting - seen)
         seen.add(name)
         if tree := _own(name, packages):
-            waiting |= _imported(tree, name)
+            imports[name] = _imported(tree, name)
+            waiting |= imports[name]
             found[name] = sha256(_executed(tree).encode()).hexdigest()[:8]
-    return found
+    return found, imports
 
 
 def _own(name: str, packages: set[str]) -> ast.Module | None:

@@ -62,7 +62,7 @@ def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception],
 
 
 class Refusal(NamedTuple):
-    """An error as it can be sent: whatever its class asks to be made of."""
+    """An error that is made of its message, as it can be sent."""
 
     kind: type[Exception]
     message: str

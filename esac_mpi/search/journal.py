@@ -136,7 +136,7 @@ class Journal:
     def _filled(self, number: int, stop: int) -> optuna.Trial:
         """Return a trial with a value at every step since its first, below `stop`: the one before, as others are held to it."""
         trial, so_far = self._open(number), self.trial(number)
-        if so_far.value is not None:
+        if so_far.state == "running" and so_far.value is not None:
             for step in range(so_far.reported + 1, stop):
                 trial.report(so_far.value, step)
         return trial

@@ -198,7 +198,8 @@ def begin(study: Study) -> None:
     if not file.exists() and study.path.exists() and any(not path.name.startswith(STUDY) for path in study.path.iterdir()):
         raise Unusable(f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}')
     study.path.mkdir(parents=True, exist_ok=True)
-    content = json.dumps({"study": study.table, "file": plain(study.file), BASE: study.base}, indent=1, sort_keys=True).encode()
+    known = {"study": study.table, "file": plain(study.file), BASE: saved_base(study)}
+    content = json.dumps(known, indent=1, sort_keys=True).encode()
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
 
@@ -214,14 +215,23 @@ def refuse_another(study: Study) -> None:
         compare(begun(study.path), study)
 
 
+def saved_base(study: Study) -> dict[str, Any]:
+    """Return what the trials of a study began with, {} where that was not written down: by a former version."""
+    file = study.path / STUDY
+    return json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else study.base
+
+
 def refuse_other_defaults(study: Study) -> None:
     """Raise Unusable where the trials that there are were made with other defaults than this version has."""
-    file = study.path / STUDY
-    before = json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else {}
+    before, combinations = saved_base(study), list(islice(of_choices(study.space), MOST))
     told = [
         f"{name}: {before[name]} -> {value}"
         for name, value in study.base.items()
-        if name in before and before[name] != value and not {name, name.partition(".")[0]} & FREE and name not in study.settings
+        if name in before
+        and before[name] != value
+        and not {name, name.partition(".")[0]} & FREE
+        and name not in study.space
+        and any(study.is_read(name, found) for found in combinations)
     ]
     if told:
         remedy = f'name another directory = "..." in {study.source}, or go on with the version that began it'

@@ -202,7 +202,7 @@ class Task:
             raise Left(job.STOPPED, f"trial {number}: stopped; {GO_ON}")
         if ending.code == job.NO_CHECKPOINT and any((path / name).exists() for name in STATE):  # not that of a source
             return ending.said
-        if ending.code == job.FAILED and not ending.said and read_status(path).get("best_return") is None:
+        if ending.code == job.FAILED and not ending.said and was_spoilt(read_status(path)):
             return f"no evaluation of the run in {path} had all its returns finite"
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
         if ending.of_settings or (ending.code == job.WRONG_USAGE and others and not ending.of_machine):
@@ -220,6 +220,11 @@ class Task:
         self._journal.prune(number)
         log.say(f"trial {number}: given up")
         return Result(None, wished)
+
+
+def was_spoilt(status: Mapping[str, Any]) -> bool:
+    """Return whether a run failed since no evaluation had all its returns finite: it got on, unlike one started in vain."""
+    return status.get("status") == "failed" and status.get("best_return", 0.0) is None and bool(status.get("progress"))
 
 
 def so_far(row: Mapping[str, Any], measure: str) -> float | None:

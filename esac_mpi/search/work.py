@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from esac_mpi import learners, log, rollout, session
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import Config
+from esac_mpi.envs import EditedTask
 from esac_mpi.job import UNSAVED, WRONG_USAGE, Ended
 from esac_mpi.loop import Listener
 from esac_mpi.policies.ranks import end_all
@@ -23,7 +24,7 @@ from esac_mpi.search.study import Study, begin, checked, measured, read, refuse_
 from esac_mpi.stop import Stop
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
-OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused)  # any settings would meet it
+OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)  # any settings would meet it
 CODES: dict[type[Exception], int] = {Refused: WRONG_USAGE, Unreadable: 65, Unsaved: UNSAVED, OSError: UNSAVED}
 
 

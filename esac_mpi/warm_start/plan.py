@@ -65,8 +65,9 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
 def with_heads_as_here(source: Source, config: Config) -> Source:
     """Return the source with its policies' last layers held as the algorithm here holds them, where an action is a choice."""
     factor = ALGORITHMS[config.algorithm].DECLARES.head_scale / source.head_scale
-    if factor == 1 or not source.discrete or source.sizes is None:
+    if factor == 1 or not source.discrete:
         return source
+    assert source.sizes is not None
     observations, choices = source.sizes
     last = choices * ((source.network["policy.hidden"] or (observations,))[-1] + 1)  # weights and biases, at the end
     heads = {name: np.concatenate([theta[:-last], np.float32(factor) * theta[-last:]]) for name, theta in source.policies.items()}

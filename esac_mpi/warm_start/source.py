@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
         raise Refused(f"--from {said}: {problem}")
     if other := begun_otherwise(config, source.about):
         raise Refused(other)
-    return source
+    here = env.observation_size, env.action_size  # older files do not say
+    return replace(source, discrete=envs.is_discrete(env), sizes=source.sizes or here)
 
 
 def of_run(said: str, path: Path, whole: bool) -> Source:

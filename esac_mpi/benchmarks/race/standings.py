@@ -1,8 +1,10 @@
 """How the race stands: median times with the least and the most, time-outs counted as such, and who is how far ahead.
 
 A run that did not reach the goal took longer than its limit: its time is taken as infinite, so that medians are right and never
-too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts. A run whose process
-failed counts as one beyond all these, and is called failed; a peer whose median is one is not who our champion is ahead of.
+too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts. How far ahead our
+champion is, is asked of each seed by itself, since its runs are of one machine and those of others may not be; the median of
+these counts, of two in the middle the lesser one. A run whose process failed counts as one beyond all these, and is called
+failed; a peer whose median is one is not who our champion is ahead of.
 """
 
 import math
@@ -129,9 +131,19 @@ class Standings:
         return min(medians.items(), key=lambda pair: pair[1]) if medians else None
 
     def ratio(self, task: str) -> tuple[float, str] | None:
-        """Return how many times as long as our champion the best peer takes on a task, at least; None without either."""
-        ours, peer = self.medians(task).get(field.CHAMPION), self.best_peer(task)
-        return ahead(ours, peer[1], self.limit(task)) if ours is not None and peer else None
+        """Return how many times as long as our champion the best peer takes on a task, at least; None without either.
+
+        That is the median over seeds; nan where nobody is there with any. A seed with which the peer failed says nothing.
+        """
+        if (peer := self.best_peer(task)) is None:
+            return None
+        ours = {row.seed: row.time for row in self.of(task, field.CHAMPION)}
+        theirs = {row.seed: row.time for row in self.of(task, peer[0]) if row.outcome != FAILED}
+        found = [ahead(ours[seed], theirs[seed], self.limit(task)) for seed in ours.keys() & theirs.keys()]
+        if all(math.isnan(ratio) for ratio, _ in found):
+            return found[0] if found else None
+        ordered = sorted((0.0, "0") if math.isnan(ratio) else (ratio, said) for ratio, said in found)
+        return ordered[(len(ordered) - 1) // 2]
 
     def measurements(self) -> Iterator[Measurement]:
         """Yield the times and steps of everyone, and how far our champion is ahead; inf: not within the limit."""
@@ -190,8 +202,8 @@ class Standings:
             peer, ratio = self.best_peer(task), self.ratio(task)
             said = f"- {task}: first {self.first(task) or 'nobody'}"
             if peer and ratio and math.isfinite(ratio[0]):
-                who = f"best peer {peer[0]}, its time" if math.isfinite(peer[1]) else "no peer within the limit, a peer's time"
-                said += f"; {who} over {field.CHAMPION}'s {ratio[1]}"
+                who = "best peer" if math.isfinite(peer[1]) else "no peer's median within the limit, best"
+                said += f"; {who} {peer[0]}, its time over {field.CHAMPION}'s {ratio[1]}"
                 ratios.append(ratio[0])
             lines.append(said)
         found = ["\n".join(lines)]
