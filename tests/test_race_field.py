@@ -98,12 +98,12 @@ def test_the_table_of_the_docs_comes_from_its_rows():
 
 
 def test_the_steps_of_our_learners_and_the_zoo_s_are_those_of_the_rows():
-    found = {(row.task, row.competitor): row for row in rows.read(ROOT / "docs/results/race/race.csv")}
+    found = {(row.task, row.competitor): row for row in rows.read(ROOT / "docs/results/race/race.csv") if row.seed == 0}
 
     def cell(row: rows.Row) -> str:
         return f"{row.env_steps:,}" if row.outcome == "reached" else f"- ({round(row.best):,} by {row.env_steps:,})"
 
     page = (ROOT / "docs/results.md").read_text()
     for task in dict.fromkeys(task for task, _ in found):
-        names = ("SAC", "SB3 SAC", "SB3 SAC, 4 envs", "TD3", "SB3 TD3")
+        names = ("SAC", "SB3 SAC", "SB3 SAC, 4 envs", "TD3", "SB3 TD3", "SB3 TD3, 4 envs")
         assert f", {found[task, 'SAC'].goal:,g} | {' | '.join(cell(found[task, name]) for name in names)} |\n" in page
