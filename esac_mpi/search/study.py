@@ -215,6 +215,11 @@ def refuse_another(study: Study) -> None:
         compare(begun(study.path), study)
 
 
+def may_change(name: str) -> bool:
+    """Return whether a field may be another one when a study goes on."""
+    return bool({name, name.partition(".")[0]} & FREE)
+
+
 def saved_base(study: Study) -> dict[str, Any]:
     """Return what the trials of a study began with, {} where that was not written down: by a former version."""
     file = study.path / STUDY
@@ -229,7 +234,7 @@ def refuse_other_defaults(study: Study) -> None:
         for name, value in study.base.items()
         if name in before
         and before[name] != value
-        and not {name, name.partition(".")[0]} & FREE
+        and not may_change(name)
         and name not in study.space
         and any(study.is_read(name, found) for found in combinations)
     ]
@@ -245,7 +250,7 @@ def compare(old: Study, new: Study) -> None:
         f"{name}: {a.get(name, 'not set')} -> {b.get(name, 'not set')}"
         for a, b in zip(*tables, strict=True)
         for name in sorted({*a, *b})
-        if a.get(name) != b.get(name) and not {name, name.partition(".")[0]} & FREE
+        if a.get(name) != b.get(name) and not may_change(name)
     ]
     told += [f"{name}: {getattr(old, name)} -> {getattr(new, name)}" for name in others(old, new)]
     if told:
