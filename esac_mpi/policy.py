@@ -70,6 +70,12 @@ class Layout:
         """Length of theta."""
         return self.tensors[-1].stop
 
+    def scale(self, head: float) -> np.ndarray:
+        """Return float32 [d]: `head` for the parameters of the last layer, 1 for the others."""
+        found = np.ones(self.d, np.float32)
+        found[self.tensors[-2].start :] = head
+        return found
+
     def views(self, theta: np.ndarray) -> list[np.ndarray]:
         """Return the tensors as views into theta [d]."""
         if theta.shape != (self.d,) or theta.dtype != np.float32:

@@ -15,6 +15,7 @@ from esac_mpi import Policy, envs
 from esac_mpi.analysis.messages import damaged
 from esac_mpi.noise import Purpose, integer
 from esac_mpi.policies import ranks
+from esac_mpi.policy import LOGIT_SCALE
 from esac_mpi.record import Unreadable
 from esac_mpi.rollout import play
 
@@ -66,6 +67,19 @@ def test_returns_of_a_task_that_is_worked_out_by_hand(tmp_path, evaluated):
         assert sum(length < 2000 for length in noisy["lengths"]) >= falls
         assert (noisy["returns"] == [2000.0] * 20) == (not falls)
     assert evaluated(never, "--episodes", 2)["lengths"] == [1, 1]
+
+
+def test_weight_noise_is_on_the_outputs_that_ppo_holds_smaller(tmp_path, evaluated):
+    theta, states = np.array([0.0, 0.5, 0.0], np.float32), envs.make("CyclicMDP-v0").observation_size
+    found = []
+    for policy, scale in (("sac", 1.0), ("ppo", LOGIT_SCALE)):
+        held = np.concatenate([np.zeros(3 * states), theta * scale]).astype(np.float32)
+        path = save(
+            tmp_path / f"{policy}.h5", held, (states, 3), "CyclicMDP-v0", (-1.0, 1.0), output="clip", policy=policy, discrete=1
+        )
+        found.append(evaluated(path, "--episodes", 20, "--weight-noise", 0.2)["lengths"])
+    assert found[0] == found[1]
+    assert len({*found[0]}) > 1  # some stand it, some fall
 
 
 @pytest.fixture

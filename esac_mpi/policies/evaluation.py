@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import envs
+from esac_mpi.algorithms import head_scale_of
 from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.rollout import play
@@ -37,15 +38,15 @@ def episodes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Play; return returns, float64 [count], nan where unstable, and lengths, int64 [count] [steps].
 
-    weight_noise: standard deviation of Gaussian noise on every parameter, drawn anew for each episode.
+    weight_noise: standard deviation of Gaussian noise on every parameter, drawn anew for each episode; of a last layer
+        that is held smaller than it is (declaration.head_scale), on what it is.
     """
     theta = policy.theta.copy()
+    sigma = np.float32(weight_noise) * policy.layout.scale(head_scale_of(policy.kind) if policy.discrete else 1.0)
 
     def work(i: int) -> np.ndarray:
         if weight_noise:
-            policy.set(
-                theta + np.float32(weight_noise) * generator(seed, Purpose.MUTATION, 0, i).standard_normal(theta.size, "f4")
-            )
+            policy.set(theta + sigma * generator(seed, Purpose.MUTATION, 0, i).standard_normal(theta.size, "f4"))
         episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))  # training's generations begin at 1
         return np.array([episode.episodic_return, episode.episodic_length])
 

@@ -15,6 +15,7 @@ import numpy as np
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.parts import ANEW, OBSERVATIONS, Part
+from esac_mpi.policy import Layout
 from esac_mpi.record import Checkpoint
 from esac_mpi.state import kept
 from esac_mpi.warm_start.source import Source, acts_as, other_task
@@ -69,9 +70,9 @@ def with_heads_as_here(source: Source, config: Config) -> Source:
         return source
     assert source.sizes is not None
     observations, choices = source.sizes
-    last = choices * ((source.network["policy.hidden"] or (observations,))[-1] + 1)  # weights and biases, at the end
-    heads = {name: np.concatenate([theta[:-last], np.float32(factor) * theta[-last:]]) for name, theta in source.policies.items()}
-    return replace(source, policies=heads)
+    layout = Layout((observations, *source.network["policy.hidden"], choices), source.network["policy.layer_norm"])
+    scale = layout.scale(factor)
+    return replace(source, policies={name: scale * theta for name, theta in source.policies.items()})
 
 
 def plan_policies(found: Plan, state: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import envs
-from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms import ALGORITHMS, head_scale_of
 from esac_mpi.config import Config, ConfigError, table_of
 from esac_mpi.config.fields import shown
 from esac_mpi.counters import Counters
@@ -127,7 +127,7 @@ def of_policy(said: str, path: Path) -> Source:
             "from": said, "path": str(path.resolve()), "kind": "policy", "policy": found.kind, "task": found.task,
             "task_kwargs": found.task_kwargs, "generation": found.generation, "theta_sha256": sha256,
         },
-        next((a.DECLARES.head_scale for a in ALGORITHMS.values() if found.kind in a.DECLARES.policies), 1.0),
+        head_scale_of(found.kind),
     )  # fmt: skip
 
 
