@@ -13,8 +13,8 @@ from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_moves import moved
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import TIMES, Result
+from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed, grid
-from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.config import AESRL
 from esac_mpi.counters import Counters
 from esac_mpi.learners import LearnerNotFinite

@@ -7,9 +7,10 @@ import pytest
 from commands import command
 from figure_runs import check_pictures, make, opened
 
-from esac_mpi.analysis import curves, plots
+from esac_mpi.analysis import curves, measures, plots
 from esac_mpi.analysis.episodes import WINDOW, training, training_returns
 from esac_mpi.analysis.evaluations import evaluated, evaluations
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At, outcome
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -55,6 +56,20 @@ def test_measures(tmp_path, measure, whole, early):
     assert outcome(run, measure) == pytest.approx(whole)
     assert outcome(run, measure, At(220)) == pytest.approx(early)
     assert np.isnan(outcome(run, measure, At(100)))
+
+
+def test_a_measure_that_there_is_not_is_refused(tmp_path):
+    (run,) = opened(make(tmp_path / "a"))
+    with pytest.raises(Unusable, match="measure 'fates': there are best, final, population_max, mean, elite"):
+        outcome(run, "fates")
+
+
+def test_what_a_run_ended_with_is_of_its_last_evaluation(tmp_path):
+    last = {"evaluation_theta_es": np.full(2, np.nan), "evaluation_sac": np.array([12.0, 14.0])}
+    rows = [{"evaluation_theta_es": np.full(2, 30.0), "evaluation_sac": np.full(2, 9.0)}, last]
+    run = trained(tmp_path / "a", "esac", rows)
+    assert measures.last_evaluation(run) == {"generation": 2, "theta_es": None, "sac": 13.0}
+    assert measures.final_return(run) == 13.0  # theta_es' 30 was before it was unstable
 
 
 def test_a_history_may_be_a_frame_beside_columns(tmp_path):
@@ -117,6 +132,13 @@ def test_training_of_esac_has_the_phase_after_the_members(tmp_path):
     rows = [{"fitness": np.array([1.0, 2.0]), **phase("sac", 0, np.nan)}, {"fitness": np.array([3.0, 4.0]), **phase("sac", 2, 9)}]
     run = trained(tmp_path / "a", "esac", rows)
     assert training_returns(run)[1].tolist() == [1, 2, 3, 4, 9, 9]
+
+
+def test_training_of_a_genetic_population_has_its_learners_own_episode(tmp_path):
+    rows = [{"fitness": np.array([1.0, 2.0]), "learner_episodic_return": own} for own in (5.0, np.nan, 7.0)]
+    so_far, returns = training_returns(trained(tmp_path / "a", "pderl", rows))
+    assert so_far.tolist() == [3, 5, 8]  # of an unstable one there is no return
+    assert returns.tolist() == [1, 2, 5, 1, 2, 1, 2, 7]
 
 
 def test_a_young_run_has_no_training_yet(tmp_path):

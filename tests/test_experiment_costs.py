@@ -149,6 +149,8 @@ def test_core_seconds_and_hours_on_ranks(tmp_path):
     assert cost.lasts(2) == pytest.approx(1.3 + 4.4)
     wide = replace(config, policy=replace(config.policy, hidden=(512, 512)))
     assert estimates.cost(a_run(tmp_path, wide), SPEEDS).alone == pytest.approx(4000 * (400e-6 + 9e-3))
+    linear = replace(config, policy=replace(config.policy, hidden=()))
+    assert estimates.cost(a_run(tmp_path, linear), SPEEDS) == cost
     assert estimates.cost(a_run(tmp_path, config, seconds=90.0), SPEEDS) == estimates.Cost(0.0, 90.0)
     with pytest.raises(Unusable, match="no speed of td3"):
         estimates.cost(a_run(tmp_path, updated(config, {"algorithm": "td3"})), SPEEDS)

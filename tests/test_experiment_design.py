@@ -142,6 +142,8 @@ settings.budget.generations = 4
         ("[settings]", "[[products]]\ntool = 'x'\nout = 'x'\narguments = [1]\n[settings]", "expected a list of str"),
         ("[settings]", "[sweep]\nfield = 'seed'\nvalues = [1]\n[settings]", "field = 'seed': algorithms are variants"),
         ("[settings]", "[sweep]\nfield = 'algorithm'\nvalues = ['es']\n[settings]", "algorithms are variants"),
+        ("[settings]", "[[products]]\ntool = 'x'\nout = 'a/x'\narguments = []\n[settings]", "out = 'a/x': a file's name"),
+        ("[tasks.cyclic]", '[tasks.two]\nconfig = "cyclic-mdp"\n[tasks.cyclic]', "tasks two and cyclic are both CyclicMDP-v0"),
         ("seeds = 2", "seed = 2", "unknown key 'seed'; did you mean 'seeds'?"),
         ("seeds = 2", "tasks = ['ciclic']", "tasks: unknown 'ciclic'; did you mean 'cyclic'?"),
         ("seeds = 2", "for_variant.Es.seed = 1", "for_variant: unknown 'Es'; did you mean 'ES'?"),

@@ -261,6 +261,8 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     assert made("p.png", "draw", "{csv}", "{runs}") == [("p.png", ["draw", str(csv), a, b, "--out", str(tmp_path / "p.png")])]
     assert made("p-{task}.png", "{runs}", "{task}")[1] == ("p-b.png", [b, "B-v0", "--out", str(tmp_path / "p-b.png")])
     assert [name for name, _ in made("{run}.png", "{run}")] == ["a.png", "b.png"]
+    runs = [replace(run, task=f"suite/{run.run_dir.name}") for run in runs]
+    assert [name for name, _ in made("p-{task}.png", "{task}")] == ["p-suite-a.png", "p-suite-b.png"]
 
 
 def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):

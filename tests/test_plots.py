@@ -6,9 +6,9 @@ from clocked_runs import erl_run_of
 from commands import command
 from figure_runs import check_pictures, make, opened
 
-from esac_mpi.analysis import curves, generation_times, grids, groups, plots, timeline
+from esac_mpi.analysis import activities, curves, generation_times, grids, groups, plots, timeline
 from esac_mpi.analysis import sensitivity as sensitivities
-from esac_mpi.config import Config
+from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
 plot, scaling, sensitivity, updates = map(command, ("plot", "scaling", "sensitivity", "updates"))
@@ -86,6 +86,11 @@ def test_scaling_of_generations(tmp_path, capsys):
     ]
 
 
+def test_scaling_averages_one_generation_or_more(tmp_path, capsys):
+    assert scaling.main([str(make(tmp_path / "a")), "--last", "0"]) == 2
+    assert capsys.readouterr().err == "--last must be 1 or more\n"
+
+
 def test_scaling_draws_one_task_at_a_time(tmp_path, capsys):
     assert scaling.main([str(make(tmp_path / "a")), str(make(tmp_path / "b", task="B-v0"))]) == 2
     assert capsys.readouterr().err == "mixed tasks: A-v0, B-v0; draw one at a time\n"
@@ -118,7 +123,7 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
     alone = {name: seconds[1] for name, seconds in found.items()}
     expected = {"members": 1.4, "learner": 0.4, "update": 0.2, "noise-free evaluation": 0.5, "writing": 0.05, "idle": 1.45}
     assert alone == pytest.approx(expected)
-    np.testing.assert_allclose(timeline.idle_share(run), 1.45 / 4)
+    np.testing.assert_allclose(activities.idle_share(run), 1.45 / 4)
     bars = {(rank, what): (start, length) for rank, what, start, length in timeline.segments(run, 1)}
     assert bars[1, "members"] == pytest.approx((2.0, 0.5))  # generation 2 begins at 2 s; rank 0 writes first
     assert bars[0, "members"] == pytest.approx((2.05, 0.9))
@@ -199,6 +204,32 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
     assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds (nowhere all of them)"]
+
+
+def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
+    run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "cem_rl", "task.id": "A-v0"}), {})
+    for g in (1, 2):
+        row = {"generation": g, "env_steps_population": 100 * g, "critic_loss": 3.0 * g, "mean_q": 5.0 * g}
+        run.append(row, {"wall_seconds": 2.0 * g})
+    run.checkpoint(2, {"theta_es": np.ones(3, np.float32)}, {})
+    run.close()
+    (found,) = opened(tmp_path / "a")
+    drawn = {name: quantity(found, "env_steps").y.tolist() for name, quantity in plots.quantities("losses").items()}
+    assert {name: values for name, values in drawn.items() if values} == {"critic loss": [3, 6], "mean Q": [5, 10]}
+
+
+@pytest.mark.parametrize(
+    ("tool", "options", "said"),
+    [
+        (plot, ["--what", "timeline", "--x", "wall", "--ranks", "64"], "--what timeline does not read --ranks: leave it out"),
+        (plot, ["--what", "map"], "nothing to draw yet: no generation is published in any run given"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(tmp_path, capsys, tool, options, said):
+    path = tmp_path / "young"
+    Run.begin(path, Config(), {}).close()
+    assert tool.main([str(path), *options]) == 2
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 def test_one_suffix_writes_one_file(tmp_path, capsys):

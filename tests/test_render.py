@@ -147,6 +147,20 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
 
 
 @pytest.mark.parametrize(
+    ("unread", "said"),
+    [
+        (["--trials", "5", "--video", "a.mp4", "--frames", "3"], "--trials does not read --frames, --video: leave them out"),
+        (["--degrees", "60"], "a start that is not tilted does not read --degrees: leave it out"),
+    ],
+)
+def test_options_that_are_not_read_are_refused(unread, said, capsys):
+    with pytest.raises(SystemExit) as end:
+        render.main(["policy.h5", *unread])
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "wrong", [["--video", "a.avi"], ["--out", "a.pdf"], ["--trials", "2", "--out", "a.jpg"], ["--frames", "0"]]
 )
 def test_wrong_options_are_named(wrong, capsys):

@@ -32,7 +32,7 @@ def test_watch_shows_one_run(tmp_path):
     assert shown["last evaluation"] == "theta_es 1,200.0, sac 1,220.0"
     assert shown["sigma"] == f"0.005  {'▁' * 24}"
     assert shown["speed"] == "85 steps/s"
-    assert shown["idle"] == "42 % of the ranks' time"  # 1 - (4 / 8 + 4 / 6) / 2
+    assert shown["idle"] == "97 % of the ranks' time"  # 1 - 4 / (2 * 60)
     assert shown["time"] == "40m00s so far, - left"
     assert re.fullmatch(r"\d+s ago", shown["last row"])
     assert re.fullmatch(r"\d+s ago", shown["last checkpoint"])

@@ -5,14 +5,15 @@ import numpy as np
 from esac_mpi.record import RunFiles
 
 WINDOW = 50  # training episodes of the paper's moving average
+OWN = "metrics/learner_episodic_return"  # of a genetic population's learner: one episode in each generation
 
 
 def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Return (episodes so far [generations], returns [episodes]) of training: evaluations are not in it.
 
     In a generation the population's members come first, in their order, then the episodes of the gradient learner. A member of
-    several episodes has its mean for each of them, as have the learner's: the run file holds their number and mean. An unstable
-    episode has no return and is left out.
+    several episodes has its mean for each of them, as have the learner's: the run file holds their number and mean, or that of
+    the one which it plays in each generation. An unstable episode has no return and is left out.
     """
     generations = len(run.columns.get("metrics/generation", ()))
     returns = run.columns.get("metrics/fitness", np.zeros((generations, 0)))  # [generations, n]
@@ -21,6 +22,8 @@ def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     for name in (name for name in run.columns if name.startswith("metrics/") and name.endswith("_episodes")):
         if (mean := name.replace("_episodes", "_episodic_return")) in run.columns:
             counts, returns = np.column_stack([counts, run.columns[name]]), np.column_stack([returns, run.columns[mean]])
+    if OWN in run.columns:
+        counts, returns = np.column_stack([counts, np.ones(generations)]), np.column_stack([returns, run.columns[OWN]])
     counts = np.where(np.isfinite(returns), counts, 0).astype(int)
     return counts.sum(axis=1).cumsum(), np.repeat(returns.ravel(), counts.ravel())
 

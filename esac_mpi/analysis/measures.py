@@ -39,14 +39,15 @@ def finite_mean(returns: np.ndarray) -> float | None:
 
 
 def last_evaluation(run: RunFiles) -> dict[str, Any]:
-    """Return the last mean return of each policy, of theta_es and sac always, and the generation it was made in."""
-    found: dict[str, Any] = {"generation": None}
-    for policy in policy_order([*POLICIES, *policies(run)]):
-        generations, returns = evaluations(run, policy)
-        found[policy] = finite_mean(returns[-1]) if len(returns) else None
-        if len(returns):
-            found["generation"] = int(generations[-1])
-    return found
+    """Return the mean return of each policy, theta_es and sac always, in the last evaluation, and its generation.
+
+    None: the policy has none there, or one of its episodes was unstable.
+    """
+    made = {policy: evaluations(run, policy) for policy in policy_order([*POLICIES, *policies(run)])}
+    newest = max((int(generations[-1]) for generations, _ in made.values() if len(generations)), default=None)
+    there = {policy: len(g) > 0 and g[-1] == newest for policy, (g, _) in made.items()}
+    means = {policy: finite_mean(returns[-1]) if there[policy] else None for policy, (_, returns) in made.items()}
+    return {"generation": newest, **means}
 
 
 def final_return(run: RunFiles) -> float | None:

@@ -8,6 +8,7 @@ from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.curves import Curve, column_curve, per_generation, position, return_curve
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.fates import FATES, rate
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 MEASURES = {
@@ -17,7 +18,8 @@ MEASURES = {
     "mean": "mean fitness of the noisy population, mean over generations",
     "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
 }
-OF_POLICY = ("best", "final")  # the others are the population's
+OF_POLICY = ("best", "final")
+OF_POPULATION = {"population_max": np.nanmax, "mean": np.nanmean}  # of the members' returns in a generation
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,10 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
         curve = return_curve(run, x, policy)
     elif measure in FATES:
         curve = column_curve(run, x, rate(run, measure))
+    elif measure in OF_POPULATION:
+        curve = column_curve(run, x, per_generation(run, OF_POPULATION[measure]))
     else:
-        curve = column_curve(run, x, per_generation(run, np.nanmean if measure == "mean" else np.nanmax))
+        raise Unusable(f"measure '{measure}': there are {', '.join([*OF_POLICY, *OF_POPULATION, *FATES])}")
     within = at.within(run, curve)
     if not within.size:
         return np.nan

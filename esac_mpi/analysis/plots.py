@@ -1,11 +1,13 @@
 """What `tools/plot.py` draws: curves of runs by groups of seeds, or one run in full."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.curves import WINDOW, Curve, column, column_curve, per_generation, position, return_curve, training_curve
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
@@ -17,7 +19,6 @@ from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
 from esac_mpi.analysis.single import draw_alone
 from esac_mpi.analysis.timeline import draw as draw_timeline
-from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.record import RunFiles
 
 LOSSES = {  # the end of a column's name, which begins with the learner's
@@ -40,10 +41,10 @@ def of_column(name: str) -> Quantity:
 
 
 def of_learner(key: str) -> Quantity:
-    """Return the quantity of a run's learner: of the column metrics/<learner>_<key>."""
+    """Return the quantity of a run's learner: of the column metrics/<learner>_<key>, or metrics/<key> of a shared critic."""
 
     def quantity(run: RunFiles, x: str) -> Any:
-        names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith(f"_{key}")]
+        names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
         return column_curve(run, x, column(run, names[0]) if names else np.zeros(0))
 
     return quantity

@@ -13,10 +13,10 @@ Of more than 64 ranks a generation's bars are those of rank 0 and of 63 others, 
 import numpy as np
 
 from esac_mpi.analysis import task_times
+from esac_mpi.analysis.activities import activities, has_members
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock.recorded import (
     bears_offspring,
-    generation_seconds,
     offspring,
     phase_seconds,
     running,
@@ -27,7 +27,6 @@ from esac_mpi.analysis.clock.recorded import (
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
-from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
@@ -37,42 +36,6 @@ ACTIVITIES = {
 }  # fmt: skip
 BINS = 60  # of the lower panel
 SHOWN = 12  # generations in the upper panel, the last ones
-
-
-def has_members(run: RunFiles) -> bool:
-    """Return whether a run has a population: without one, the ranks' busy time is the learner's."""
-    return "metrics/fitness" in run.columns
-
-
-def activities(run: RunFiles) -> dict[str, np.ndarray]:
-    """Return the rank-seconds of each activity in every generation, each [generations]; all add up to ranks * wall seconds."""
-    ranks, members, _, root = busy(run)
-    if not ranks.size:
-        raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
-    if has_tasks(run):
-        return task_times.activities(run)
-    learner = seconds(run, "learn")
-    if not has_members(run):
-        members = np.zeros_like(members)
-    beside = running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
-    learner = np.nan_to_num(phase_seconds(run)) if teaches(run) else learner + beside
-    born = {}
-    if bears_offspring(run):
-        members, learner = np.nansum(column(run, "timing/member_seconds"), axis=1), np.nan_to_num(phase_seconds(run))
-        born = {"offspring": offspring(run)[0].sum(axis=1)}
-    found = {
-        "members": members, **born, "learner": learner, "update": ranks * seconds(run, "update"),
-        "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
-    }  # fmt: skip
-    whole = ranks * generation_seconds(run)
-    return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
-
-
-def idle_share(run: RunFiles) -> np.ndarray:
-    """Return the share of the ranks' time in which they waited [generations]; nan where nothing is recorded."""
-    found = activities(run)
-    whole = np.asarray(sum(found.values()))
-    return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
 def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, float]]:

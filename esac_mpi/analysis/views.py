@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from esac_mpi.analysis import measures
+from esac_mpi.analysis.activities import idle
 from esac_mpi.analysis.choice import Choice
 from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.resume import resume_command
@@ -56,7 +57,7 @@ def figures(run: RunFiles) -> dict[str, str]:
     """Return what is shown of a run, as text."""
     returns = evaluated(run)[1]
     speed = measures.rate(run, measures.counted_steps(run), RECENT)
-    efficiency = measures.parallel_efficiency(run, RECENT)
+    waited = idle(run, RECENT)
     left = measures.seconds_left(run, RECENT)
     return {
         "status": run.state,
@@ -67,7 +68,7 @@ def figures(run: RunFiles) -> dict[str, str]:
         "returns": sparkline(returns),
         "sigma": figure(measures.last(run, "sigma"), "{:.3g}"),
         "steps/s": "-" if speed is None else compact(speed),
-        "idle": figure(None if efficiency is None else 100 * (1 - efficiency), "{:.0f} %"),
+        "idle": figure(None if waited is None else 100 * waited, "{:.0f} %"),
         "left": "-" if left is None or run.state in measures.OVER else duration(left),
         "row": age(run.path / "metrics.h5") if run.generation else "-",
         "checkpoint": age(run.path / "checkpoint.h5"),

@@ -1,7 +1,7 @@
 """How long runs take to a number of steps, and who waits: as measured, and computed for other numbers of ranks.
 
-Measured, waiting is what the ranks' time has beside the activities that are recorded (timeline.py). Computed, it is what R ranks
-have less of than R times one rank's speed, 1 - T(1) / (R T(R)) with T the computed clock: the same for all algorithms.
+Measured, waiting is what the ranks' time has beside what is recorded (activities.py). Computed, it is what R ranks have less
+of than R times one rank's speed, 1 - T(1) / (R T(R)) with T the computed clock: the same for all algorithms.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esac_mpi.analysis.activities import activities
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 from esac_mpi.analysis.curves import position
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
-from esac_mpi.analysis.timeline import activities
 from esac_mpi.record import RunFiles
 
 SEED = frozenset({"seed"})  # runs on several ranks may be of one seed: they are lines of their own

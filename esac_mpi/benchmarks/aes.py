@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.clock.recorded_tasks import Recorded, queue
-from esac_mpi.analysis.timeline import idle_share
 from esac_mpi.analysis.waiting import costs
 from esac_mpi.benchmarks.measurement import Measurement
 from esac_mpi.benchmarks.program import recorded

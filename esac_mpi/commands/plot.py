@@ -31,7 +31,8 @@ from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, 
 from esac_mpi.analysis.curves import AXES
 
 KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
-OF_CURVES, OF_MAPS = ("x", "seeds", "ranks", "updates_per_second"), ("reach", "within", "task")  # options
+OF_MACHINES = ("ranks", "updates_per_second")  # options
+OF_CURVES, OF_MAPS = ("x", "seeds", *OF_MACHINES), ("reach", "within", "task")
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
@@ -40,6 +41,7 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
     from esac_mpi.analysis.plots import figure
 
     unread = [*(OF_CURVES if options.what == "map" else OF_MAPS), *(["policy"] if options.what != "return" else [])]
+    unread += OF_MACHINES if options.what == "timeline" else []  # waiting is computed by another tool
     refuse_unread(line, options, f"--what {options.what}", unread)
     if options.what == "map":
         yield from maps(options)

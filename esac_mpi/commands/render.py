@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import parser, seed
+from esac_mpi.analysis.command import parser, refuse_unread, seed
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.invocation import look_here
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policies import posture, recovery, stage
@@ -120,6 +121,13 @@ def main(argv: list[str]) -> int:
     options = line.parse_args(argv)
     if min(options.frames - 1, options.seconds, options.trials) < 0:
         line.error("--frames must be at least 1, --seconds and --trials at least 0")
+    try:
+        if options.trials:
+            refuse_unread(line, options, "--trials", ("seconds", "frames", "video"))
+        elif options.start != "tilted":
+            refuse_unread(line, options, "a start that is not tilted", ("degrees",))
+    except Unusable as problem:
+        line.error(str(problem))
     suffixes = {"video": (".mp4", ".gif"), "out": (".png", ".pdf") if options.trials else (".png",)}
     for name, allowed in suffixes.items():
         if (file := getattr(options, name)) and file.suffix not in allowed:

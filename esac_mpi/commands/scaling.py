@@ -30,6 +30,8 @@ def report(options: argparse.Namespace) -> Iterator[object]:
 
     if any(ranks < 1 for ranks in options.ranks):
         raise Unusable("--ranks must be 1 or more")
+    if options.last < 1:
+        raise Unusable("--last must be 1 or more")
     runs = opened(options.runs)
     task = runs[0].config.task.id
     printed, source = published.times(task) if options.published else ({}, "")

@@ -39,7 +39,7 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     line.add_argument("--field", required=True, help="the parameter, as on the command line of esac_mpi")
-    line.add_argument("--measure", choices=MEASURES, default="best")
+    line.add_argument("--measure", choices=[m for m in MEASURES if m != "fates"], default="best")
     line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
     add_policy(line, "whose evaluations")
     line.add_argument("--normalise", action="store_true", help="divide by each line's best; one panel for all tasks")

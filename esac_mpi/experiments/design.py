@@ -166,6 +166,8 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     )  # fmt: skip
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
+    if wrong := next((product.out for product in found.products if "/" in product.out), None):
+        raise Unusable(f"{source}: products: out = {wrong!r}: a file's name; it is written beside the experiment's results.csv")
     return found
 
 
@@ -272,6 +274,7 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     b = chosen(found, name)
     compared = product(b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants)
     settled = [planned(found, b, *one) for one in compared]
+    refuse_one_task_twice(found, settled)
     made: dict[Path, Planned] = {}
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
@@ -281,6 +284,17 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
         if made.setdefault(where, one) is not one:
             raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
     return list(made.values())
+
+
+def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
+    """Raise Unusable where two tasks have one id, by which results are told apart."""
+    names: dict[tuple[str, str, str], str] = {}
+    for run in settled:
+        if (one := names.setdefault((run.config.task.id, run.variant, run.value), run.task)) != run.task:
+            raise Unusable(
+                f"{found.id}: tasks {one} and {run.task} are both {run.config.task.id}, and results know a task by its id: "
+                "make two experiments of them"
+            )
 
 
 def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
@@ -294,9 +308,14 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     clock = b.clock and replace(b.clock, core=cores.core(found.costs, task, algorithm, found.id))
     return Planned(
         task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
-        Path("-".join(re.sub(r"[^A-Za-z0-9.+_]+", "-", part).strip("-") for part in parts)),
+        Path("-".join(map(file_name, parts))),
         configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), clock,
     )  # fmt: skip
+
+
+def file_name(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.+_]+", "-", text).strip("-")
 
 
 def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) -> tuple[Settings, str]:

@@ -289,7 +289,7 @@ def cost(planned: Planned, known: Speeds) -> Cost:
         return Cost(0.0, planned.seconds)
     config = updated(planned.config, SOME) if planned.clock else planned.config
     learner, distils = learner_of(config), imitations(config) > 0
-    size = "large" if max(config.policy.hidden) >= LARGE else "small"
+    size = "large" if max(config.policy.hidden, default=0) >= LARGE else "small"
     there = {config.task.id: config.task.id in known.step, learner: not learner or learner in known.update}
     there["imitation"] = not distils or bool(known.imitation)
     trains = isinstance(table_of(config), CEMRL) or without_barrier(config)

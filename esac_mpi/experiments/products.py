@@ -10,7 +10,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.results import rowfiles, rows
-from esac_mpi.experiments import running
+from esac_mpi.experiments import design, running
 from esac_mpi.experiments.design import Experiment, Planned, Product
 from esac_mpi.record import RunFiles
 
@@ -58,7 +58,7 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
     for key, group in groups.items():
         paths = [str(run.run_dir) for run in group]
         replaced = {"{runs}": paths, "{run}": paths[:1], "{csv}": [str(csv)], "{task}": [group[0].config.task.id]}
-        out = csv.with_name(product.out.replace("{run}", key).replace("{task}", key))
+        out = csv.with_name(product.out.replace("{run}", key).replace("{task}", design.file_name(key)))
         arguments = [token for argument in product.arguments for token in replaced.get(argument, [argument])]
         yield out, [sys.executable, "-m", "esac_mpi.commands", Path(product.tool).stem, *arguments, "--out", str(out)]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, Evolution
+from esac_mpi.config import CEMRL, Config, Evolution
 from esac_mpi.log import duration
 
 SHORTEST = 300.0  # a run that is over sooner is not told of [s]
@@ -46,7 +46,7 @@ def line(rows: Mapping[str, np.ndarray], config: Config, ranks: int, progress: f
 
 
 def busy(last: Mapping[str, np.ndarray], config: Config) -> float:
-    """Return what all ranks did in these rows [s]. An evolving population's busy seconds leave the learner's phases out."""
+    """Return what all ranks did in these rows [s]. A population's busy seconds leave the learner's phases and lessons out."""
     done = float((last["timing/busy_mean"] * last["timing/busy_ranks"]).sum())
-    beside = ["timing/evaluation_seconds"] + ["timing/seconds_phase"] * isinstance(config.own, Evolution)
+    beside = ["timing/evaluation_seconds"] + ["timing/seconds_phase"] * isinstance(config.own, Evolution | CEMRL)
     return done + sum(float(last[name].sum()) for name in beside if name in last)

@@ -72,6 +72,8 @@ def read(paths: list[Path]) -> Sections:
         for label, runs in labels.items():
             for run in runs:
                 found += rows_of(run, "", "", label, "", True, MOST)
+    if not found:
+        raise Unusable("nothing to draw yet: no generation is published in any run given")
     return sections(found)
 
 
