@@ -13,6 +13,7 @@ from esac_mpi.analysis.intervals import stratified
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import aggregates, aims
 from esac_mpi.analysis.results.aggregates import estimate
+from esac_mpi.analysis.results.rows import changes
 from esac_mpi.analysis.results.scores import by_task, random_returns
 from esac_mpi.analysis.results.traces import MEASURED
 from esac_mpi.experiments import design, random_actions
@@ -247,7 +248,7 @@ def test_random_actions_are_uniform_within_the_bounds_and_the_same_every_time():
 
 
 def test_a_file_of_random_returns_keeps_what_it_has_of_other_tasks(tmp_path, monkeypatch):
-    monkeypatch.setattr(random_actions.envs, "make", lambda id: Box())
+    monkeypatch.setattr(random_actions.envs, "make", lambda id, horizon, kwargs: Box())
     path = tmp_path / "random.toml"
     path.write_text('"Z-v0" = { mean = 1.5 }\n')
     assert random_actions.write(["Box-v0"], path, episodes=4) == path
@@ -257,6 +258,24 @@ def test_a_file_of_random_returns_keeps_what_it_has_of_other_tasks(tmp_path, mon
     assert found["Box-v0"] == pytest.approx(
         {"mean": returns.mean(), "error": returns.std(ddof=1) / 2, "worst": returns.min(), "best": returns.max()}, rel=1e-5
     )
+
+
+def test_the_zero_of_a_task_that_is_made_otherwise_is_its_own(tmp_path, monkeypatch):
+    def short(task="A-v0"):
+        found = run("ES", 0, [(6, 12.0)], task)
+        return [dataclasses.replace(found[0], changed="horizon 300"), *found[1:]]
+
+    with pytest.raises(
+        Unusable, match=r"^A-v0, horizon 300: .*; measure it: .* random A-v0 with --horizon and --kwargs$"
+    ):
+        scored([short()])
+    with pytest.raises(Unusable, match=r"^A-v0: runs of it are made in several ways, .*: as its id makes it and horizon 300$"):
+        scored([short(), run("SAC", 0, [(6, 12.0)])])
+    made = []
+    monkeypatch.setattr(random_actions.envs, "make", lambda *given: made.append(given) or Box())
+    path = random_actions.write(["A-v0"], tmp_path / "random.toml", 4, 300, {"wind": True, "b": "c"})
+    assert made == [("A-v0", 300, {"wind": True, "b": "c"})]
+    assert list(random_returns(path)) == ['A-v0, horizon 300, b "c", wind true']
 
 
 def test_an_unknown_task_is_one_sentence(tmp_path, capsys):
@@ -269,4 +288,6 @@ def test_the_tasks_of_shipped_aggregates_have_a_random_return():
     assert known["dm_control/cheetah-run-v0"]["mean"] < 20 < known["InvertedDoublePendulum-v5"]["mean"]
     for found in map(design.experiment, design.names()):
         budgets = found.budgets if any("aggregate" in product.arguments for product in found.products) else ()
-        assert {run.config.task.id for budget in budgets for run in design.runs(found, budget, design.ROOT)} <= set(known)
+        runs = [run for budget in budgets for run in design.runs(found, budget, design.ROOT)]
+        assert {run.config.task.id for run in runs} <= set(known)
+        assert not {changes(run.config.task.horizon, run.config.task.kwargs) for run in runs} - {""}

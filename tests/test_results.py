@@ -42,6 +42,8 @@ def test_rows_of_a_run(tmp_path):
     assert (third.env_steps, third.training_episodes, third.training_return, third.fitness_mean) == (330, 8, 17.5, 17.5)
     assert (third.better, third.complete) == (30, True)
     assert (len(first.settings), second.settings, third.settings) == (8, "", "")
+    (run,) = opened([make(tmp_path / "b", (1, 2), **{"task.horizon": 300, "task.kwargs": {"wind": 2.5}})])
+    assert [row.changed for row in rows_of(run, "x", "small", "ES", "", True)] == ["horizon 300, wind 2.5", ""]
 
 
 def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path, monkeypatch):

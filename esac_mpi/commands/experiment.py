@@ -6,7 +6,7 @@
     esac-mpi experiment draw ID [--budget B]
     esac-mpi experiment submit ID [--budget B] [--dry-run]
     esac-mpi experiment speeds
-    esac-mpi experiment random TASK [TASK ...]
+    esac-mpi experiment random TASK [TASK ...] [--horizon STEPS] [--kwargs JSON]
 
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
 can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
@@ -20,10 +20,12 @@ Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 a run or
 """
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Failed, Unusable
@@ -92,7 +94,20 @@ def played(options: argparse.Namespace) -> Iterator[object]:
     """Measure what random actions return on tasks."""
     from esac_mpi.experiments import random_actions
 
-    yield random_actions.write(options.tasks)
+    if options.horizon < 0:
+        raise Unusable("--horizon must be at least 0")
+    yield random_actions.write(options.tasks, horizon=options.horizon, kwargs=options.kwargs)
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """Return the object that a text of JSON is. Raises ArgumentTypeError."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an object of JSON")
+    return found
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -114,6 +129,8 @@ def command_line() -> argparse.ArgumentParser:
     speeds.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is")
     random = actions.add_parser("random", help="what random actions return, for normalised scores")
     random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
+    random.add_argument("--horizon", type=int, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
+    random.add_argument("--kwargs", type=arguments, default={}, metavar="JSON", help="what the task is made with, an object")
     return main
 
 

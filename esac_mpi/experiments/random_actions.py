@@ -1,17 +1,21 @@
 """Measure what uniform random actions return on tasks: the 0 of normalised scores. Kept in configs/experiments/random.toml.
 
 Command: python tools/experiment.py random TASK [TASK ...]. Each action is uniform within its bounds, drawn anew at every step; of
-discrete ones each is as likely. Episodes have the task's own time limit, and the start states of tools/evaluate.py with seed 0.
+discrete ones each is as likely. Episodes have the task's own time limit, or that of --horizon, and the start states of
+tools/evaluate.py with seed 0.
 Cost: some seconds a task.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.analysis.results.rows import changes
 from esac_mpi.analysis.results.scores import random_returns
 from esac_mpi.experiments.design import FOLDER, ours
 from esac_mpi.invocation import look_here
@@ -45,20 +49,25 @@ def returns(env: envs.Env, episodes: int) -> np.ndarray:
     return found
 
 
-def write(tasks: Iterable[str], path: Path = FILE, episodes: int = EPISODES) -> Path:
-    """Measure these tasks, keep what the file has of others, and write it; return its path. Raises Unusable."""
+def write(
+    tasks: Iterable[str], path: Path = FILE, episodes: int = EPISODES, horizon: int = 0, kwargs: Mapping[str, Any] | None = None
+) -> Path:
+    """Measure these tasks, keep what the file has of others, and write it; return its path. Raises Unusable.
+
+    horizon: where episodes are truncated [steps]; 0: the tasks' own limit. kwargs: what the tasks are made with.
+    """
     look_here()
     known = random_returns(path) if ours(path).exists() else {}
     for id in tasks:
         try:
-            found = returns(envs.make(id), episodes)
+            found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
         except envs.TaskError as error:
             raise Unusable(str(error)) from error
         deviation = found.std(ddof=1) / np.sqrt(episodes)
-        known[id] = {"mean": found.mean(), "error": deviation, "worst": found.min(), "best": found.max()}
-        note(f"{id}: {found.mean():.6g} ± {deviation:.3g}")
-    lines = [
-        f'"{id}" = {{ {", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items())} }}' for id in sorted(known)
-    ]
+        name = ", ".join(filter(None, [id, changes(horizon, kwargs or {})]))
+        known[name] = {"mean": found.mean(), "error": deviation, "worst": found.min(), "best": found.max()}
+        note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")
+    figures = {id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items()) for id in sorted(known)}
+    lines = [f"{json.dumps(id)} = {{ {text} }}" for id, text in figures.items()]
     path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     return path

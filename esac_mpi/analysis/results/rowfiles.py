@@ -12,7 +12,7 @@ from esac_mpi.analysis.messages import Unusable, damaged, some
 from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
-LATER = {"clock", "settings"}  # columns that older files lack
+LATER = {"clock", "settings", "changed"}  # columns that older files lack
 NAMED = {"task", "variant"}  # columns that are never empty
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,

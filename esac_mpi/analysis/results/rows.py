@@ -3,7 +3,9 @@
 A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6 significant digits.
 """
 
+import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +18,7 @@ from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run, where an experiment does not say otherwise
-VERSION = 3  # of what rows of a run say; one more makes those that were kept anew
+VERSION = 4  # of what rows of a run say; one more makes those that were kept anew
 Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
 OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
 
@@ -56,6 +58,8 @@ class Row:
     """When it would have stood there on other ranks and with another learner (clock/grid.py); "" where that is not known."""
     settings: str = ""
     """In a run's first row: a digest of what decides how it learned, but seed and task, and of its clock's core; "" else."""
+    changed: str = ""
+    """In a run's first row: what its task is made with beside its id (`changes`); "" else."""
 
     @property
     def better(self) -> float | None:
@@ -71,6 +75,12 @@ class Row:
 def rounded(value: float) -> float | None:
     """Return a number with 6 significant digits, None for what is not finite."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def changes(horizon: int, kwargs: Mapping[str, object]) -> str:
+    """Return in words what a task is made with beside its id, by which its returns are others'; "" for nothing."""
+    said = [f"horizon {horizon}"] * bool(horizon) + [f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())]
+    return ", ".join(said)
 
 
 def returns(run: RunFiles, names: list[str]) -> dict[int, float]:
@@ -126,7 +136,7 @@ def rows(
 ) -> list[Row]:
     """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
     kept, core = places(run, most, until), until[0].core if until else None
-    settings = digest(run, core)
+    settings, changed = digest(run, core), changes(run.config.task.horizon, run.config.task.kwargs)
     generations = column(run, "metrics/generation")[kept]
     _, average = training(run)
     so_many = position(run, "training_episodes")[kept].astype(int)
@@ -153,6 +163,7 @@ def rows(
                 complete=done and i == int(kept[-1]),
                 clock=clock,
                 settings=settings if i == int(kept[0]) else "",
+                changed=changed if i == int(kept[0]) else "",
             )
         )  # fmt: skip
     return found

@@ -173,9 +173,14 @@ POLICIES: dict[str, Callable[[Trace, float], float]] = {"chosen": chosen, "bette
 def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
     """Return the returns that are 0 and 1 on a task; the second is -inf where no run was evaluated by then. Raises Unusable."""
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
-    task = rows[0].task
+    ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
+    if len(ways) > 1:
+        told = " and ".join(way or "as its id makes it" for way in ways)
+        raise Unusable(f"{rows[0].task}: runs of it are made in several ways, which have no scale in common: {told}")
+    task = ", ".join(filter(None, [rows[0].task, *ways]))
     if task not in random:
-        raise Unusable(f"{task}: the return of random actions is not known; measure it: {called('experiment')} random {task}")
+        how = f"{rows[0].task}{' with --horizon and --kwargs' * bool(ways[0])}"
+        raise Unusable(f"{task}: the return of random actions is not known; measure it: {called('experiment')} random {how}")
     made = [row.better for row in rows if row.better is not None and row.wall_seconds <= limit]
     return random[task]["mean"], max(made, default=-np.inf)
 
