@@ -179,8 +179,9 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
         raise Unusable(f"{rows[0].task}: runs of it are made in several ways, which have no scale in common: {told}")
     task = ", ".join(filter(None, [rows[0].task, *ways]))
     if task not in random:
-        how = f"{rows[0].task}{' with --horizon and --kwargs' * bool(ways[0])}"
-        raise Unusable(f"{task}: the return of random actions is not known; measure it: {called('experiment')} random {how}")
+        how = ", with that --horizon or --kwargs" * bool(ways[0])
+        command = f"{called('experiment')} random {rows[0].task}"
+        raise Unusable(f"{task}: the return of random actions is not known; measure it{how}: {command}")
     made = [row.better for row in rows if row.better is not None and row.wall_seconds <= limit]
     return random[task]["mean"], max(made, default=-np.inf)
 
