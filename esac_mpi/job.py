@@ -48,6 +48,11 @@ def together(world: World, action: Callable[[], Any], codes: dict[type[Exception
     return result
 
 
+def lives_on(world: World, error: BaseException) -> bool:
+    """Return whether a process goes on after an error: not where other ranks do not share it, and are to be ended at once."""
+    return world.size == 1 or isinstance(error, Ended)
+
+
 @dataclass
 class Job:
     """Everything a run is made of, on one rank. `run`, `learner` and `display` are None on all ranks but 0."""

@@ -26,12 +26,14 @@ from esac_mpi.job import (
     at_end,
     checkpoint_if_due,
     fail,
+    lives_on,
     progress,
     save,
     save_policy,
     saved,
 )
 from esac_mpi.set_up import set_up
+from esac_mpi.task import let_go
 
 RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
@@ -63,11 +65,14 @@ def train(
     if world.rank == 0:
         world.watchdog.silence_limit = 60 * config.stop.silent_minutes or math.inf
     world.watchdog.watch()
+    tasks: list[Env | None] = []
     try:
-        job = set_up(config, fresh, world, command)
-    except Ended as end:
-        if end.code == FINISHED:
-            log.say(f"esac_mpi: {end}")
+        job = set_up(config, fresh, world, command, tasks)
+    except BaseException as error:
+        if lives_on(world, error):
+            let_go(*tasks)
+        if isinstance(error, Ended) and error.code == FINISHED:
+            log.say(f"esac_mpi: {error}")
             return FINISHED
         raise
     job.listener, job.has_listener = listener, world.from_root(listener is not None)
@@ -77,25 +82,18 @@ def train(
         go_on(job)
         code = finish(job, "--fresh" in command)
         world.end_dispatch()
-        for env in (job.env, job.params.own_env):
-            let_go(env)
+        let_go(*tasks)
         return code
-    except (Exception, KeyboardInterrupt):  # the latter in a notebook, whose process lives on
+    except BaseException as error:  # also what leaves a script or a notebook, whose process lives on
         if job.run:
             fail(job)
+        if lives_on(world, error):
+            let_go(*tasks)
         raise
     finally:
         if job.run and job.display:
             job.display.close()
             job.run.close()
-
-
-def let_go(env: Env | None) -> None:
-    """Close a task, which may hold a simulator of one's own; what goes wrong there comes too late to end a run."""
-    try:
-        getattr(env, "close", lambda: None)()
-    except Exception as error:
-        log.warn(f"the task cannot be closed: {type(error).__name__}: {error}")
 
 
 def go_on(job: Job) -> None:

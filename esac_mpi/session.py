@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import random
+import socket
 import sys
 import threading
 import time
@@ -27,6 +28,8 @@ from esac_mpi.invocation import look_here, nowhere
 from esac_mpi.stop import EndsRun
 
 ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
+
+GUEST = threading.Lock()  # held while a training is a guest in this process
 
 Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
 
@@ -75,6 +78,9 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
 
     quiet: nothing is printed but warnings.
     """
+    if not GUEST.acquire(blocking=False):
+        told = "another training goes on in this process: one at a time, as signals and random numbers are the process's"
+        raise job.Ended(job.WRONG_USAGE, f"{told}; start others as processes of their own")
     world, left = None, began.SECONDS_LEFT - (time.monotonic() - began.BEGAN)
     try:
         with put_back(), log.kept():
@@ -90,6 +96,8 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
         if not alone:
             abort(world, error)
         raise
+    finally:
+        GUEST.release()
 
 
 def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
@@ -145,7 +153,10 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
 
 def later_round(config: Config) -> str:
     """Return by what a batch job shows that it has been at this run before, or ""."""
-    return batch_system.later_round(os.environ, record.read_status(set_up.run_directory(config)))
+    status = record.read_status(set_up.run_directory(config))
+    if (status.get("host"), status.get("pid")) == (socket.gethostname(), os.getpid()):  # a loop's call before this one
+        return ""
+    return batch_system.later_round(os.environ, status)
 
 
 def as_end(error: BaseException, alone: bool) -> job.Ended | None:

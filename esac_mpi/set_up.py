@@ -38,25 +38,27 @@ from esac_mpi.job import (
     together,
 )
 from esac_mpi.noise import blocks
-from esac_mpi.params import Params, make_env, make_layout, make_policy
+from esac_mpi.params import Params, make_layout, make_policy
 from esac_mpi.policy import Layout
-from esac_mpi.task import make_task
+from esac_mpi.task import make_task, own_env
 
 if TYPE_CHECKING:
     from esac_mpi.record import Run
     from esac_mpi.warm_start import Source
 
 
-def set_up(config: Config, fresh: bool, world: World, command: list[str]) -> Job:
-    """Make task, state and learner, then the run directory; restore what it holds. Raises Ended."""
+def set_up(config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]) -> Job:
+    """Make task, state and learner, then the run directory; restore what it holds; `made` gets the tasks. Raises Ended."""
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
+    made.append(env)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
     together(world, lambda: refuse_too_large(config, env, world), {capacity.ReplayTooLarge: WRONG_USAGE})
-    apart = together(world, lambda: own_env(config, world), task_errors)
+    apart = together(world, lambda: own_env(config, world.rank), task_errors)
+    made.append(apart)
     operators = together(world, lambda: make_operators(config, layout), {})
     params = Params(config, layout, env.horizon, noise, operators, apart)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
@@ -186,12 +188,6 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
         raise capacity.ReplayTooLarge(f"{error}: lower {table}.replay_capacity, {added}, or the networks") from error
 
 
-def own_env(config: Config, world: World) -> envs.Env | None:
-    """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
-    learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    return make_env(config) if learning and learning.own_env(config, world.rank) else None
-
-
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     """Open the run directory, on rank 0."""
     if job.world.rank:
@@ -199,7 +195,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     from esac_mpi.record import Run, source
 
     path = run_directory(job.config)
-    if job.config.own.follows and Run.foresee(path, job.config, origin, fresh).restored is None:
+    if job.config.own.follows and Run.foresee(path, job.config, origin, fresh, waits=True).restored is None:
         state.follow(job.state, source(job.config, path, origin))
     run = Run.begin(path, job.config, origin, fresh)
     log.append_to(run.path / "log.txt", 0, platform.node())

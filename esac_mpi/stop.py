@@ -43,12 +43,14 @@ class Stop:
         self._clock, self._abort = clock, abort
         self._heard: list[float] = []
         self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
+        self._timer = 0.0, 0.0, 0.0  # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
         self._give_up = math.inf  # when [s]
         self._inside = False
 
     def listen(self, last: Callable[[], None] | None = None) -> None:
         """Take the signals over; to be called from the main thread. last: what a third one does in place of the job's end."""
         self._abort = last or self._abort
+        self._timer = self._clock(), *signal.getitimer(signal.ITIMER_REAL)
         for number in (*SIGNALS, signal.SIGALRM):
             self._before[number] = signal.signal(number, self._alarm if number == signal.SIGALRM else self._hear)
 
@@ -59,12 +61,16 @@ class Stop:
             signal.signal(number, signal.SIG_IGN)
 
     def let_go(self) -> None:
-        """Give the signals back to whom `listen` took them from."""
-        if self._before:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        """Give the signals back to whom `listen` took them from, and the alarm that they had set: what is overdue comes now."""
+        if not self._before:
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before = {}
+        since, left, interval = self._timer
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (self._clock() - since), 1e-3), interval)
 
     def give_up_at(self, when: float) -> None:
         """Wish to stop, and give up what is unfinished at a time of the clock, or earlier if that was said before."""

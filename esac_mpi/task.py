@@ -1,6 +1,6 @@
 """The task of a configuration, for an algorithm that can act in it."""
 
-from esac_mpi import envs
+from esac_mpi import envs, log
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, unread_in
 from esac_mpi.envs import identity
@@ -17,3 +17,18 @@ def make_task(config: Config) -> envs.Env:
     if unread := list(unread_in(config, envs.is_discrete(env))):
         raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
     return env
+
+
+def own_env(config: Config, rank: int) -> envs.Env | None:
+    """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return make_env(config) if learning and learning.own_env(config, rank) else None
+
+
+def let_go(*made: envs.Env | None) -> None:
+    """Close tasks, which may hold a simulator of one's own; what goes wrong there comes too late to end a run."""
+    for env in made:
+        try:
+            getattr(env, "close", lambda: None)()
+        except Exception as error:
+            log.warn(f"the task cannot be closed: {type(error).__name__}: {error}")

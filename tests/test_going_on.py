@@ -155,6 +155,25 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
     assert (f"--fresh is ignored in a job's later round ({said})" in caplog.text) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("status", "later"),
+    [({}, True), ({"job": "7"}, True), ({"job": "6"}, False), ({"status": "complete", "host": "login"}, False)],
+)
+def test_a_requeued_job_of_slurm_knows_the_runs_that_it_has_begun(status, later):
+    """{}: there is no run, or nothing that tells of it."""
+    environ = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}
+    assert batch_system.later_round(environ, status) == "SLURM_RESTART_COUNT=2" * later
+
+
+def test_a_loop_in_a_job_means_fresh_by_each_of_its_calls(tmp_path, monkeypatch):
+    monkeypatch.setenv("PBS_JOBID", "7.server")
+    monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
+    for _ in range(3):
+        run = esac_mpi.train(load(TINY)[0], run_dir=tmp_path / "a", fresh=True, quiet=True)
+        assert run.status["job"] == "7.server"
+    assert len(list(tmp_path.glob("a.old*"))) == 2
+
+
 def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_path, monkeypatch):
     monkeypatch.setenv("PBS_JOBID", "7[2].server")
     monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
@@ -164,7 +183,9 @@ def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_pat
     def aside():
         _, fresh = session.agreed(world, lambda: load([*line, "--fresh"]))
         assert go_on([*line, *["--fresh"] * fresh]) == 0
-        assert Run.open(tmp_path / "a").status["job"] == os.environ["PBS_JOBID"]
+        status = Run.open(tmp_path / "a").status
+        assert status["job"] == os.environ["PBS_JOBID"]
+        (tmp_path / "a/status.json").write_text(json.dumps({**status, "pid": 2**22 + 1}))  # another process's
         return len(list(tmp_path.glob("a.old*")))
 
     assert [aside(), aside()] == [0, 0]  # as a job that was requeued has it

@@ -12,7 +12,7 @@ from conftest import CYCLIC_ES
 from short_runs import HOLD, begin, child, failing, make, snapshot, state
 from whole_runs import wait_for
 
-from esac_mpi import record
+from esac_mpi import Config, record
 from esac_mpi.record import Refused, Run
 
 
@@ -48,9 +48,13 @@ def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatc
     with pytest.raises(Refused, match="in use by another run"):
         begin(tmp_path)
     assert f"host {socket.gethostname()}, pid {process.pid}), which may be ending: waits for up to 1 s" in caplog.text
+    with pytest.raises(Refused, match="in use by another run"):
+        Run.foresee(tmp_path, Config(), {}, waits=True)
+    assert caplog.text.count("which may be ending: waits for up to 1 s") == 2
     monkeypatch.setattr(record.lock, "PATIENCE", 60.0)
     honest = time.sleep
     monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: (process.kill(), honest(seconds)))
+    assert Run.foresee(tmp_path, Config(), {}, waits=True).restored is None
     begin(tmp_path).close()
     process.wait()
     process.stdout.close()

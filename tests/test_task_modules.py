@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from types import ModuleType
 
 import gymnasium
 import own_envs
@@ -71,6 +72,75 @@ def test_a_part_that_was_imported_anew_is_not_what_a_module_has_that_imported_it
     gymnasium.registry.pop("InParts-v0")
     importlib.reload(sys.modules["task_in_parts"])
     assert identity.edited(envs.make("task_in_parts:InParts-v0")) == []
+
+
+SCRIPT = """
+import os
+import gymnasium
+import plots_of_mine
+from rewards_of_mine import *
+from esac_mpi import train
+
+SEEDS = 1, 2
+PAYS = 3
+FACTORS = {"a": 1}
+FACTORS["a"] = 2
+
+
+def paid(seed):
+    return FACTORS["a"] * PAYS
+
+
+class Arm(gymnasium.Env):
+    def step(self, action, seed=0):
+        return paid(seed)
+
+
+for seed in SEEDS:
+    plots_of_mine.draw(train(None, seed))
+if __name__ == "__main__":
+    print(SEEDS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "counts"),
+    [
+        ("SEEDS = 1, 2", "SEEDS = 1, 2, 3", False),
+        ("import os\n", "", False),
+        ("    print(SEEDS)", "    print(1)", False),
+        ("draw(", "show(", False),
+        ("PAYS = 3", "PAYS = 4", True),
+        ('"a"] = 2', '"a"] = 5', True),
+        ('return FACTORS["a"]', "return 2", True),
+        ("import *", "import good", True),
+        ("action, seed", "action, other", True),
+    ],
+)
+def test_of_a_script_its_task_counts_and_what_that_uses(tmp_path, monkeypatch, was, now, counts):
+    assert was in SCRIPT
+    found = set()
+    for text in (SCRIPT, SCRIPT.replace(was, now)):
+        (tmp_path / "study.py").write_text(text)
+        script = ModuleType("__main__")
+        script.__file__, script.__spec__ = str(tmp_path / "study.py"), None
+        monkeypatch.setitem(sys.modules, "__main__", script)
+        arm = type("Arm", (gymnasium.Env,), {"__module__": "__main__"})
+        found.add(identity.source("Arm-v0", [arm()]))
+    assert all(each.startswith("__main__ ") for each in found)
+    assert len(found) == 1 + counts
+
+
+def test_what_a_module_does_as_a_program_is_no_part_of_a_task(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    text = EDITED.replace("ToEdit", "AsProgram")
+    (tmp_path / "task_and_program.py").write_text(text)
+    env = envs.make("task_and_program:AsProgram-v0")
+    before = identity.source(env.id, env.layers)
+    (tmp_path / "task_and_program.py").write_text(f"{text}\nif __name__ == '__main__':\n    from esac_mpi import train\n")
+    assert identity.source(env.id, env.layers) == before
+    (tmp_path / "task_and_program.py").write_text(f"{text}\nif __name__ == '__main__':\n    pass\nelse:\n    PAYS = 3\n")
+    assert identity.source(env.id, env.layers) != before
 
 
 def test_a_task_is_let_go_of_at_the_end(tmp_path, monkeypatch):

@@ -1,18 +1,20 @@
 """What a task is made of, so that a run is not continued on another one: its model as compiled, its source, its wrappers.
 
-Digests are the same in every process. Of the source only what is executed counts: neither comments, docstrings nor layout; and
-only files whose version is not recorded anyway: the modules of the task's own classes, and those of the same package or outside
-site-packages that they import.
+Digests are the same in every process. Of the source only what is executed counts: neither comments, docstrings, layout nor what
+a module does as a program; and only files whose version is not recorded anyway: the modules of the task's own classes, and those
+of the same package or outside site-packages that they import. Of a script that holds its task and trains in it, the classes
+count, and what they use.
 """
 
 import ast
 import importlib.util
+import symtable
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -22,6 +24,7 @@ RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "
 PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's names: where its files were, how it looks
 PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
+SCRIPT = "__main__"  # the module that Python was started with
 FIRST_SEEN = "__esac_mpi_first_seen__"  # attribute of a module: the spec it was imported by, and its digest then
 
 
@@ -94,10 +97,16 @@ def source(id: str, layers: Iterable[Any]) -> str:
 def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, set[str]]]:
     """Return {module: digest of what it executes} of a task's own source, and what each may have imported."""
     waiting = {id.partition(":")[0]} if ":" in id else set()
+    of_script = set()
     for layer in layers:
-        waiting |= {base.__module__ for base in type(layer).__mro__}
+        made_of = [(base.__module__, base.__qualname__) for base in type(layer).__mro__]
         maker = getattr(getattr(layer, "__dict__", {}).get("spec"), "entry_point", "")  # a wrapper's would be a copy
-        waiting.add(maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", ""))
+        if isinstance(maker, str):
+            made_of.append((maker.partition(":")[0], maker.partition(":")[2]))
+        else:
+            made_of.append((getattr(maker, "__module__", ""), getattr(maker, "__qualname__", "")))
+        waiting |= {module for module, _ in made_of}
+        of_script |= {name.partition(".")[0] for module, name in made_of if module == SCRIPT}
     packages = {name.partition(".")[0] for name in waiting}
     found, imports = dict[str, str](), dict[str, set[str]]()
     seen: set[str] = set()
@@ -105,6 +114,7 @@ def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, 
         name = min(waiting - seen)
         seen.add(name)
         if tree := _own(name, packages):
+            tree = _used(tree, of_script) if name == SCRIPT else tree
             imports[name] = _imported(tree, name)
             waiting |= imports[name]
             found[name] = sha256(_executed(tree).encode()).hexdigest()[:8]
@@ -118,9 +128,52 @@ def _own(name: str, packages: set[str]) -> ast.Module | None:
     if package in RECORDED | sys.stdlib_module_names or not file.endswith(".py") or (installed and package not in packages):
         return None
     try:
-        return ast.parse(Path(file).read_bytes())
+        tree = ast.parse(Path(file).read_bytes())
+        tree.body = [part for node in tree.body for part in (node.orelse if _is_program(node) else [node])]
+        return tree
     except (OSError, SyntaxError, ValueError):  # removed, or broken, since it was loaded
         return None
+
+
+def _is_program(node: ast.AST) -> TypeGuard[ast.If]:
+    """Return whether this is `if __name__ == "__main__":`, which no import executes."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) in (f"__name__ == '{SCRIPT}'", f"'{SCRIPT}' == __name__")
+
+
+def _used(tree: ast.Module, names: set[str]) -> ast.Module:
+    """Return of a script the statements that make these names, and what those use in turn; all of it if one is not among them."""
+    makes = [(node, _made(node), _taken(node)) for node in tree.body]
+    if not names <= set().union(*(made for _, made, _ in makes)):
+        return tree
+    needed, count = {*names, "*"}, -1
+    while count < (count := len(needed)):
+        needed |= {name for _, made, taken in makes if made & needed for name in taken}
+    return ast.Module([node for node, made, _ in makes if made & needed], [])
+
+
+def _made(node: ast.stmt) -> set[str]:
+    """Return the names that a statement of a module makes, or whose attributes and entries it sets."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    found = set()
+    for place in ast.walk(node):
+        if isinstance(getattr(place, "ctx", None), ast.Store):
+            while isinstance(place, ast.Attribute | ast.Subscript):
+                place = place.value
+            found |= {place.id} if isinstance(place, ast.Name) else set()
+    return found
+
+
+def _taken(node: ast.stmt) -> set[str]:
+    """Return the names of its module that a statement uses, also inside of functions."""
+    tables, found = [symtable.symtable(ast.unparse(node), SCRIPT, "exec")], set[str]()
+    for table in tables:
+        module = table.get_type() == "module"
+        found |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (module or s.is_global())}
+        tables += table.get_children()
+    return found
 
 
 def _imported(tree: ast.Module, name: str) -> set[str]:

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,8 +37,7 @@ def take(path: Path, create: bool, name: str = LOCK) -> int:
     """
     descriptor = os.open(path / name, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
     try:
-        patient = name == LOCK and batch_system.job(os.environ)
-        if _locked(path / name, descriptor, PATIENCE if patient else SHORT) and name == LOCK:
+        if _locked(path / name, descriptor, patience() if name == LOCK else SHORT) and name == LOCK:
             _refuse_life_elsewhere(path / name, descriptor)
         _refuse_moved(path / name, descriptor)
     except BaseException:
@@ -46,12 +46,21 @@ def take(path: Path, create: bool, name: str = LOCK) -> int:
     return descriptor
 
 
-def ask(path: Path) -> None:
-    """Raise Refused, naming the holder, where take() would; OSError where it could not open run.lock. Nothing is written."""
+def patience() -> float:
+    """Return how long take() waits for a run's lock [s]."""
+    return PATIENCE if batch_system.job(os.environ) else SHORT
+
+
+def ask(path: Path, patience: float = 0.0) -> None:
+    """Raise Refused, naming the holder, where take() would after so long [s]; OSError where it could not open run.lock.
+
+    Nothing is written.
+    """
     descriptor = os.open(path / LOCK, os.O_RDWR)
     try:
-        if not is_free(path):
-            raise _refusal(path, _holder(descriptor), "")
+        waits = _waits(path, descriptor, patience)
+        while not is_free(path):
+            next(waits)
     finally:
         os.close(descriptor)
 
@@ -84,7 +93,7 @@ def is_free(path: Path, name: str = LOCK) -> bool:
 
 def _locked(file: Path, descriptor: int, patience: float) -> bool:
     """Lock a run.lock; return whether the file system has locks. Raises Refused for one that may be held after so long [s]."""
-    end, pause = time.monotonic() + patience, SHORT / 10  # a reader that asks whether the run lives holds it for an instant
+    waits = _waits(file.parent, descriptor, patience)
     while True:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,13 +102,21 @@ def _locked(file: Path, descriptor: int, patience: float) -> bool:
             if error.errno not in BUSY:
                 _judge(file, descriptor, error)
                 return False
+        next(waits)
+
+
+def _waits(path: Path, descriptor: int, patience: float) -> Iterator[None]:
+    """Wait a while at each step, and say so once where it lasts. Raises Refused, naming the holder, after so long [s]."""
+    end, pause = time.monotonic() + patience, SHORT / 10  # a reader that asks whether the run lives holds it for an instant
+    while True:
         if time.monotonic() >= end:
-            raise _refusal(file.parent, _holder(descriptor), "")
+            raise _refusal(path, _holder(descriptor), "")
         if pause < SHORT <= 2 * pause and patience > SHORT:
             told = "%s: in use by another run (host %s, pid %s), which may be ending: waits for up to %.0f s"
-            logger.warning(told, file.parent, *_holder(descriptor)[:2], patience)
+            logger.warning(told, path, *_holder(descriptor)[:2], patience)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
+        yield
 
 
 def _refuse_life_elsewhere(file: Path, descriptor: int) -> None:

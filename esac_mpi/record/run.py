@@ -92,16 +92,18 @@ class Run:
         return run
 
     @classmethod
-    def foresee(cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False) -> "Run":
+    def foresee(
+        cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False, waits: bool = False
+    ) -> "Run":
         """Return the run that begin() would take up here, not held, its history not loaded; nothing is made, moved or locked.
 
-        Raises Refused or Unreadable, as begin() would.
+        waits: for the end of a run that holds it, as long as begin() does. Raises Refused or Unreadable, as begin() would.
         """
         run = cls(path, config, provenance)
         try:
             place.check(run.path)
             if (run.path / LOCK).exists():
-                lock.ask(run.path)
+                lock.ask(run.path, lock.patience() if waits else 0.0)
             run.aside = place.aside(run.path) if fresh else ""
             if not run.aside:
                 run._find()

@@ -23,7 +23,7 @@ TRIES = 3  # a source that runs on may have deleted what its checkpoint named
 
 def of(job: Job, run_directory: Path, now: Mapping[str, Any], fresh: bool) -> Source | None:
     """Return what the run of a job begins from; None where it goes on. Raises Refused, Unreadable. now: see `begin_from`."""
-    if Run.foresee(run_directory, job.config, now, fresh).restored is not None:
+    if Run.foresee(run_directory, job.config, now, fresh, waits=True).restored is not None:
         return None
     return find(job.config.start_from, job.config, job.env, job.params.layout.d, run_directory)
 
