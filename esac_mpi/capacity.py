@@ -7,7 +7,7 @@ of this budget ever writes: a capacity that it does not reach costs nothing.
 from esac_mpi import ram
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
-from esac_mpi.config import Config
+from esac_mpi.config import Config, flatten
 from esac_mpi.config.reads import tables, unread
 from esac_mpi.envs import Env
 from esac_mpi.transitions import width
@@ -40,6 +40,15 @@ def needed(config: Config, env: Env) -> int:
     if not table(config):
         return 0
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
+
+
+def unseen(config: Config, horizon: int) -> str:
+    """Return what to say where the learner's episodes are cut before they end, and so teach it nothing of what comes later."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    name = learning.cut(config) if learning else ""
+    if not name or (steps := dict(flatten(config))[name]) >= horizon:
+        return ""
+    return f"the learner plays the first {steps:,} steps of an episode at most, of {horizon:,}: --{name} {horizon} for all"
 
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:

@@ -44,7 +44,7 @@ def standardised(fitness: np.ndarray) -> np.ndarray:
     """
     finite = worst_for_not_finite(fitness)
     gap, std = finite - finite.mean(), finite.std()
-    return gap / std if std else np.zeros(fitness.size)
+    return gap / std if std and np.ptp(finite) else np.zeros(fitness.size)  # a mean may be rounded
 
 
 def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:

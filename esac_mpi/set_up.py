@@ -323,8 +323,9 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
 
         log.say(warm_start.told(job.run.start))
     if job.run.restored is None:
-        if timed := told_at_start(config, job.world.size):
-            log.say(f"  {timed}")
+        for told in (told_at_start(config, job.world.size), capacity.unseen(config, job.params.horizon)):
+            if told:
+                log.say(f"  {told}")
         threads = affinity.threads_for_learner(affinity.cores(), job.world.locals)
         if origin["device"] == "cpu" and threads > config.learner.threads:
             spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"

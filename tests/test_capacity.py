@@ -195,3 +195,26 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
     assert ram.total(tmp_path) == ram.free(tmp_path) > 2**20
     assert ram.size(1.5 * 2**30) == "1.5 GiB"
     assert not math.isinf(ram.total())
+
+
+@pytest.mark.parametrize(
+    ("settings", "horizon", "said"),
+    [
+        (
+            {"algorithm": "sac"},
+            1600,
+            "first 1,000 steps of an episode at most, of 1,600: --sac.steps_per_generation 1600 for all",
+        ),
+        ({"algorithm": "sac"}, 1000, ""),
+        ({"algorithm": "td3"}, 2000, "--td3.steps_per_generation 2000"),
+        ({"algorithm": "ddpg", "ddpg.episodes_on": "ranks"}, 2000, ""),
+        ({}, 2000, "--esac.sac_min_steps 2000"),
+        ({"esac.phase_timing": "interval"}, 2000, ""),  # whole episodes
+        ({"algorithm": "ppo"}, 9000, ""),  # its episodes go on in the next generation
+        ({"algorithm": "es"}, 9000, ""),
+    ],
+)
+def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said):
+    found = capacity.unseen(updated(Config(), settings), horizon)
+    assert said in found
+    assert bool(found) == bool(said)

@@ -36,6 +36,8 @@ def test_standardised_returns():
     )
     assert not evolution.standardised(np.full(5, 2.0)).any()
     assert not evolution.standardised(np.full(5, np.nan)).any()
+    assert np.full(50, 0.1).std() > 0  # the mean is rounded
+    assert not evolution.standardised(np.full(50, 0.1)).any()
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone,
 
 
 def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone, together):
-    """Whole episodes of Pendulum, truncated at 30 steps: two of each generation, the first 100 steps uniform."""
+    """Whole episodes of Pendulum, truncated at 30 steps: two a generation, uniform in those that begin before 100 steps."""
     table = {"episodes_on": "ranks", "episodes_per_generation": 2, "start_steps": 100, "batch_size": 16, "replay_capacity": 150}
     table |= {"observation_normalisation": True}
     options = [token for key, value in table.items() for token in (f"--td3.{key}", value)]

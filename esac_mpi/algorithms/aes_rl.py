@@ -29,7 +29,7 @@ import numpy as np
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody
+from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody, none
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.params import Params, Row
@@ -47,6 +47,7 @@ DECLARES = Declaration(
         added=added,
         own_env=everywhere,
         beside=never,
+        cut=none,
     ),
     discrete=False,
     evolution=None,

@@ -21,7 +21,7 @@ import numpy as np
 
 from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, nowhere
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
 from esac_mpi.config import Config, individuals
 from esac_mpi.contracts import Individuals, Memory, World
 from esac_mpi.counters import Best, Counters
@@ -54,6 +54,7 @@ DECLARES = Declaration(
         added=added,
         own_env=nowhere,
         beside=never,
+        cut=none,
     ),
     discrete=False,
     evolution=None,

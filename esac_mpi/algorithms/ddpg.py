@@ -25,6 +25,7 @@ DECLARES = Declaration(
         added=added,
         own_env=nowhere,
         beside=never,
+        cut=lambda config: "ddpg.steps_per_generation" * (config.ddpg.episodes_on == "root"),
     ),
     discrete=True,
     evolution=None,

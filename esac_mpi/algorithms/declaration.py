@@ -24,6 +24,7 @@ class Learning:
     added: Callable[[Config, int], float]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
     own_env: Callable[[Config, int], bool]  # rank -> whether what goes on beside others plays in an environment of its own there
     beside: Callable[[Config], bool]  # whether phases run beside the evaluation, so that their rank has no members
+    cut: Callable[[Config], str]  # the setting after whose steps a phase cuts its episode, of which it plays no more; "" = none
 
 
 @dataclass(frozen=True)

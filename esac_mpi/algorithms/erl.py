@@ -26,7 +26,7 @@ import numpy as np
 
 from esac_mpi import learning, selection
 from esac_mpi.algorithms import erl_births, erl_play
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nowhere
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
 from esac_mpi.algorithms.erl_births import Plan
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, distils, init, remembers
@@ -54,6 +54,7 @@ DECLARES = Declaration(
         added=lambda config, horizon: added_by_phases(config, reserve(config, horizon)),
         own_env=nowhere,
         beside=never,
+        cut=none,
     ),
     discrete=False,
     evolution=None,

@@ -52,6 +52,7 @@ DECLARES = Declaration(
         added=esac_phase.added,
         own_env=lambda config, rank: rank == 0 and esac_phase.beside(config.esac),
         beside=lambda config: esac_phase.beside(config.esac),
+        cut=lambda config: "esac.sac_min_steps" * esac_phase.timed(config.esac),
     ),
     discrete=False,
     evolution=lambda config: config.esac,

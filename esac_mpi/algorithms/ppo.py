@@ -28,6 +28,7 @@ DECLARES = Declaration(
         added=lambda config, _: 0,
         own_env=lambda config, rank: rank == 0,
         beside=never,
+        cut=none,
     ),
     discrete=True,
     evolution=None,

@@ -28,6 +28,7 @@ DECLARES = Declaration(
         added=lambda config, _: added_by_phases(config, config.sac.steps_per_generation),
         own_env=nowhere,
         beside=never,
+        cut=lambda config: "sac.steps_per_generation",
     ),
     discrete=False,
     evolution=None,

@@ -42,6 +42,7 @@ DECLARES = Declaration(
         added=added,
         own_env=nowhere,
         beside=never,
+        cut=lambda config: "td3.steps_per_generation" * (config.td3.episodes_on == "root"),
     ),
     discrete=False,
     evolution=None,

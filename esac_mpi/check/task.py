@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from esac_mpi import envs, epsilon, set_up
+from esac_mpi import capacity, envs, epsilon, set_up
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line, spans
 from esac_mpi.config import Config
@@ -27,11 +27,14 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
 
 
 def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
-    """Return the line about what the ranks have to do."""
+    """Return the lines about what the ranks and the learner have to do."""
     if env is None:
         return []
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     found, better = set_up.spread(params, ranks)
     if better and getattr(config.own, "episodes_on", "") == "root":
         better += f"; in a new run with --{config.algorithm}.episodes_on ranks they play its training episodes"
-    return [Line("work", found, better)]
+    lines = [Line("work", found, better)]
+    if cut := capacity.unseen(config, env.horizon):
+        lines.append(Line("learner", "its episodes are cut", cut))
+    return lines

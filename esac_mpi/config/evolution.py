@@ -149,7 +149,7 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 1000
     """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M. Under phase_timing = virtual it has
-    exactly these, and an episode in progress is cut and bootstrapped."""
+    exactly these, and an episode in progress is cut and bootstrapped: of longer ones it never plays the rest."""
     phase_timing: Annotated[Literal["interval", "virtual"], OnlyWith(sac_phases=True)] = "virtual"
     """interval: a phase may begin every gradient_interval generations and enters learner_lag generations later. virtual: phases
     follow one another, without a break where p_sac is 1 (p_sac_annealed = false), beside the evaluation; one enters after as many
@@ -162,9 +162,9 @@ class ESAC(Evolution):
     """How long a gradient update takes, for phase_timing = virtual [environment steps]."""
     replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
-    begins in; those of them whose return is better than the mean of the learner's own episodes in the last phase that entered;
-    or some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds
-    each return against the one that was gathered."""
+    begins in; those of them whose return is better than the mean of the learner's own whole episodes in the last phase with
+    such, an old one where its episodes have come to outlast a phase; or some members' by chance. Rank 0 plays them again when
+    it begins, from (parent, seed, sign, sigma), and holds each return against the one that was gathered."""
     replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))] = 2
     """Members whose episodes a phase plays again [members]. Beside the evaluation their parameters are kept until it enters, 4 d
     bytes each."""
@@ -197,6 +197,8 @@ class ESAC(Evolution):
             yield f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: no slot is perturbed, no ES gradient"
         if self.gradient_members == "centre" and children + copies == have:
             yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
+        if self.adoption == "means" and children + copies == have:
+            yield f"{table}.adoption = means: no slot has theta_es as its parent, to be compared with SAC's copies"
         if self.adoption == "means" and not copies:
             yield f"{table}.adoption = means: no slot is a SAC copy; {table}.sac_copies = 1 or more, or another {table}.adoption"
         if self.adoption == "tested" and not self.sac_phases:

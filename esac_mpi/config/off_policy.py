@@ -43,7 +43,8 @@ class SAC(Table):
     interleaved: bool = False
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: PositiveInt = 1000
-    """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut and bootstrapped."""
+    """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut and bootstrapped: of longer ones
+    it never plays the rest."""
     observation_normalisation: bool = False
     """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
     deviations; the replay has them as they were. As OpenAI-ES; P, C: off. Within ESAC: esac.observation_normalisation."""
@@ -80,14 +81,16 @@ class TD3(Table):
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept [transitions]. F."""
     start_steps: NonNegativeInt = 25_000
-    """First training steps, taken with uniform random actions and without updates [steps]. F: the later code; the paper has
-    10,000 for HalfCheetah and Ant, else 1,000."""
+    """First training steps, taken with uniform random actions and without updates [steps]; under episodes_on = ranks all episodes
+    of a generation that begins before their end are. F: the later code; the paper has 10,000 for HalfCheetah and Ant, else
+    1,000."""
     updates_per_step: NonNegativeFloat = 1.0
     """Gradient updates per training step. F."""
     interleaved: Annotated[bool, OnlyWith(episodes_on="root")] = True
     """Update after every step (F), in place of collecting the generation first."""
     steps_per_generation: Annotated[PositiveInt, OnlyWith(episodes_on="root")] = 1000
-    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
+    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped: of longer ones it never plays the
+    rest."""
     episodes_on: Literal["root", "ranks"] = "root"
     """Who plays: rank 0, a step at a time between its updates; or all ranks, whole episodes by the actor as it was at the
     generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""
@@ -126,14 +129,15 @@ class DDPG(Table):
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept [transitions]. L."""
     start_steps: NonNegativeInt = 25_000
-    """First training steps, taken with uniform random actions and without updates [steps]. Code of Fujimoto et al. 2018;
-    L: 0."""
+    """First training steps, taken with uniform random actions and without updates [steps]; under episodes_on = ranks all episodes
+    of a generation that begins before their end are. Code of Fujimoto et al. 2018; L: 0."""
     updates_per_step: NonNegativeFloat = 1.0
     """Gradient updates per training step. L."""
     interleaved: Annotated[bool, OnlyWith(episodes_on="root")] = True
     """Update after every step (L), in place of collecting the generation first."""
     steps_per_generation: Annotated[PositiveInt, OnlyWith(episodes_on="root")] = 1000
-    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
+    """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped: of longer ones it never plays the
+    rest."""
     episodes_on: Literal["root", "ranks"] = "root"
     """Who plays: rank 0, a step at a time between its updates; or all ranks, whole episodes by the actor as it was at the
     generation's start, after which rank 0 makes their updates (steps_per_generation and interleaved then say nothing)."""

@@ -26,6 +26,7 @@ from esac_mpi.config import resolved as settled
 from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
 from esac_mpi.experiments import cores
+from esac_mpi.experiments.naming import check_names, refuse_one_task_twice
 from esac_mpi.experiments.settings import DEFAULT, full_name
 from esac_mpi.invocation import called
 from esac_mpi.shipped import checkout, shipped
@@ -244,19 +245,6 @@ def budget(table: dict[str, Any], source: str) -> Budget:
     return Budget(**entries)
 
 
-def check_names(found: Experiment, budget: Budget, source: str) -> None:
-    """Raise Unusable where a budget names a task, variant or value that the experiment has not, or has values of no field."""
-    for key, given, there in (
-        ("tasks", budget.tasks, found.tasks), ("for_task", budget.for_task, found.tasks),
-        ("variants", budget.variants, found.variants), ("for_variant", budget.for_variant, found.variants),
-    ):  # fmt: skip
-        for name in given:
-            if name not in there:
-                raise Unusable(f"{source}: {key}: unknown '{name}'; {meant(name, there)}")
-    if bool(found.field) != bool(found.values) or (budget.values and not found.field):
-        raise Unusable(f"{source}: sweep needs both field and values, and a budget's values need a sweep")
-
-
 def chosen(found: Experiment, name: str) -> Budget:
     """Return a budget by its name. Raises Unusable."""
     if name not in found.budgets:
@@ -284,17 +272,6 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
         if made.setdefault(where, one) is not one:
             raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
     return list(made.values())
-
-
-def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
-    """Raise Unusable where two tasks have one id, by which results are told apart."""
-    names: dict[tuple[str, str, str], str] = {}
-    for run in settled:
-        if (one := names.setdefault((run.config.task.id, run.variant, run.value), run.task)) != run.task:
-            raise Unusable(
-                f"{found.id}: tasks {one} and {run.task} are both {run.config.task.id}, and results know a task by its id: "
-                "make two experiments of them"
-            )
 
 
 def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
