@@ -233,6 +233,12 @@ def test_the_first_generations_of_a_run_tell_how_it_goes_on():
     )  # each 10 s of a hundred, and rank 0 sixty more; twelve generations
 
 
+def test_lessons_of_a_shared_critic_are_no_waiting():
+    lessons = config.updated(Config(), {"algorithm": "cem_rl", "evaluation.every": 2})
+    told = pace.line(rows(4, 1, [0, 5, 5, 10]), lessons, 1, 0.25)
+    assert told.startswith("100 s a generation, ranks idle 30% of the time; ")  # 10 s of members and 60 s of lessons
+
+
 @pytest.mark.parametrize(
     ("count", "ranks", "updates", "progress"),
     [
