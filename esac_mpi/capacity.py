@@ -48,7 +48,8 @@ def unseen(config: Config, horizon: int) -> str:
     name = learning.cut(config) if learning else ""
     if not name or (steps := dict(flatten(config))[name]) >= horizon:
         return ""
-    return f"the learner plays the first {steps:,} steps of an episode at most, of {horizon:,}: --{name} {horizon} for all"
+    said = f"the learner plays the first {steps:,} steps of an episode at most, of {horizon:,}"
+    return f"{said}: in a new run --{name} {horizon} for all"
 
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:

@@ -10,7 +10,6 @@ import math
 import os
 import platform
 import random
-import socket
 import sys
 import threading
 import time
@@ -30,6 +29,7 @@ from esac_mpi.stop import EndsRun
 ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
+BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
 
 Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
 
@@ -98,6 +98,8 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
         raise
     finally:
         GUEST.release()
+        if world:
+            world.stop.alarm_again()  # whose handler may raise
 
 
 def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
@@ -126,6 +128,7 @@ def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -
         left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
         return Outcome(check.check(config, world, left, fresh))
     place = set_up.run_directory(config).absolute() if world.leads else None  # a callback may change the directory
+    BEGUN.update([place] if place else [])
     return Outcome(loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener), place)
 
 
@@ -153,10 +156,10 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
 
 def later_round(config: Config) -> str:
     """Return by what a batch job shows that it has been at this run before, or ""."""
-    status = record.read_status(set_up.run_directory(config))
-    if (status.get("host"), status.get("pid")) == (socket.gethostname(), os.getpid()):  # a loop's call before this one
+    place = set_up.run_directory(config)
+    if place.absolute() in BEGUN:
         return ""
-    return batch_system.later_round(os.environ, status)
+    return batch_system.later_round(os.environ, record.read_status(place))
 
 
 def as_end(error: BaseException, alone: bool) -> job.Ended | None:

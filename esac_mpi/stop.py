@@ -61,13 +61,15 @@ class Stop:
             signal.signal(number, signal.SIG_IGN)
 
     def let_go(self) -> None:
-        """Give the signals back to whom `listen` took them from, and the alarm that they had set: what is overdue comes now."""
-        if not self._before:
-            return
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        """Give the signals back to whom `listen` took them from."""
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before = {}
+
+    def alarm_again(self) -> None:
+        """Set the alarm again that `listen` found; one that was due meanwhile comes now."""
         since, left, interval = self._timer
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - (self._clock() - since), 1e-3), interval)

@@ -267,7 +267,7 @@ def test_the_zero_of_a_task_that_is_made_otherwise_is_its_own(tmp_path, monkeypa
 
     with pytest.raises(Unusable, match=r"^A-v0, horizon 300: .* measure it, with that --horizon or --kwargs: .* random A-v0$"):
         scored([short()])
-    with pytest.raises(Unusable, match=r"^A-v0: runs of it are made in several ways, .*: as its id makes it and horizon 300$"):
+    with pytest.raises(Unusable, match=r"^A-v0: runs in several forms .*: as its id makes it, .* and horizon 300$"):
         scored([short(), run("SAC", 0, [(6, 12.0)])])
     made = []
     monkeypatch.setattr(random_actions.envs, "make", lambda *given: made.append(given) or Box())

@@ -203,7 +203,7 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
         (
             {"algorithm": "sac"},
             1600,
-            "first 1,000 steps of an episode at most, of 1,600: --sac.steps_per_generation 1600 for all",
+            "1,000 steps of an episode at most, of 1,600: in a new run --sac.steps_per_generation 1600",
         ),
         ({"algorithm": "sac"}, 1000, ""),
         ({"algorithm": "td3"}, 2000, "--td3.steps_per_generation 2000"),

@@ -116,6 +116,19 @@ def test_timeline_has_offspring_beside_the_learner(tmp_path):
     assert one[0, "learner"] == pytest.approx((8.35, 3.0))
 
 
+def test_who_plays_a_learners_episodes_does_not_wait(tmp_path):
+    run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "td3", "td3.episodes_on": "ranks", "task.id": "A-v0"}), {})
+    for g in (1, 2):  # 10 s of episodes, then 2 s of updates on rank 0
+        times = {"busy_seconds": np.array([12.0, 10.0]), "seconds_learn": 12.0}
+        run.append({"generation": g, "env_steps_learner": 100 * g}, {"wall_seconds": 12.0 * g, **times})
+    run.checkpoint(2, {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
+    run.close()
+    (found,) = opened(tmp_path / "a")
+    assert activities.idle(found, 1) == pytest.approx(2 / 24)
+    assert activities.activities(found)["episodes"].tolist() == [10, 10]
+    assert [bar[2:] for bar in timeline.segments(found, 1) if bar[:2] == (1, "episodes")] == [(12, 10)]
+
+
 def test_timeline_adds_up_to_all_the_time(tmp_path):
     (run,) = opened(make(tmp_path / "a", algorithm="esac"))
     found = timeline.activities(run)

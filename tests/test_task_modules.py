@@ -78,6 +78,10 @@ SCRIPT = """
 import os
 import gymnasium
 import plots_of_mine
+try:
+    from fast_rewards import bonus
+except ImportError:
+    from slow_rewards import bonus
 from rewards_of_mine import *
 from esac_mpi import train
 
@@ -85,21 +89,33 @@ SEEDS = 1, 2
 PAYS = 3
 FACTORS = {"a": 1}
 FACTORS["a"] = 2
+FACTORS.update(b=1)
+WIDE = 7
 
 
 def paid(seed):
-    return FACTORS["a"] * PAYS
+    return FACTORS["a"] * PAYS + bonus()
+
+
+def configure():
+    global PAYS
+    PAYS = 5
 
 
 class Arm(gymnasium.Env):
+    WIDE = WIDE
+
     def step(self, action, seed=0):
-        return paid(seed)
+        return paid(seed) * SPEED
 
 
+configure()
+gymnasium.register("Arm-v0", "__main__:Arm", max_episode_steps=200)
 for seed in SEEDS:
     plots_of_mine.draw(train(None, seed))
 if __name__ == "__main__":
-    print(SEEDS)
+    SPEED = 8
+    print(SEEDS, len(str(SEEDS)))
 """
 
 
@@ -108,8 +124,15 @@ if __name__ == "__main__":
     [
         ("SEEDS = 1, 2", "SEEDS = 1, 2, 3", False),
         ("import os\n", "", False),
-        ("    print(SEEDS)", "    print(1)", False),
+        ("    print(SEEDS", "    print(1", False),
         ("draw(", "show(", False),
+        ("fast_rewards", "faster_rewards", True),
+        ("b=1", "b=2", True),
+        ("WIDE = 7", "WIDE = 6", True),
+        ("PAYS = 5", "PAYS = 6", True),
+        ("configure()\ngym", "gym", True),
+        ("=200", "=500", True),
+        ("SPEED = 8", "SPEED = 9", True),
         ("PAYS = 3", "PAYS = 4", True),
         ('"a"] = 2', '"a"] = 5', True),
         ('return FACTORS["a"]', "return 2", True),

@@ -11,6 +11,7 @@ import numpy as np
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock.recorded import generation_seconds, seconds
 from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 
@@ -43,13 +44,17 @@ def told(run: RunFiles, generation: int) -> Told:
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
-    """Return the rank-seconds of each activity in every generation, each [generations]; all add up to ranks * wall seconds."""
+    """Return the rank-seconds of each activity in every generation, each [generations]; all add up to ranks * wall seconds.
+
+    Raises Unusable.
+    """
+    if "timing/task_busy" not in run.columns:
+        raise Unusable(f"{run.path}: made before the time of every task was recorded")
     ranks, total, *_ = busy(run)
-    parts = np.zeros((3, len(total)))
-    for k in range(len(total)):
-        tasks = told(run, k)
-        trains, lessons = tasks.updating[~tasks.critic].sum(), tasks.busy[tasks.critic].sum()
-        parts[:, k] = trains, tasks.busy[~tasks.critic].sum() - trains, lessons
+    there, critic = np.isfinite(run.columns["timing/task_worker"]), individuals_and_turns(run)[1]
+    spent, updating = (np.where(there, run.columns[f"timing/task_{name}"], 0.0) for name in ("busy", "updating"))
+    trains = np.where(critic, 0.0, updating).sum(axis=1)
+    parts = np.array([trains, np.where(critic, 0.0, spent).sum(axis=1) - trains, np.where(critic, spent, 0.0).sum(axis=1)])
     parts *= np.divide(total, parts.sum(axis=0), out=np.zeros_like(total), where=parts.sum(axis=0) > 0)
     found = {
         "individuals' updates": parts[0], "episodes": parts[1], "learner": parts[2], "decisions": seconds(run, "lead"),

@@ -56,6 +56,7 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     for rank in there:
         members, born = shares(run, generation, rank, float(spent[rank] * own))
         found.append((rank, "members", start if rank else ends[0], members))
+        found.append((rank, "episodes", start, float(spent[rank]) * (not own and rank > 0)))
         found.append((rank, "offspring", sum(learner) if beside and rank == 0 else ends[1], born))
         found.append((rank, "update", ends[3], part["update"]))
         found.append((rank, "noise-free evaluation", ends[4], part["evaluation"]))

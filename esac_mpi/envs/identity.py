@@ -25,6 +25,7 @@ PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's
 PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
 SCRIPT = "__main__"  # the module that Python was started with
+DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FIRST_SEEN = "__esac_mpi_first_seen__"  # attribute of a module: the spec it was imported by, and its digest then
 
 
@@ -114,7 +115,8 @@ def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, 
         name = min(waiting - seen)
         seen.add(name)
         if tree := _own(name, packages):
-            tree = _used(tree, of_script) if name == SCRIPT else tree
+            with suppress(SyntaxError):  # of a file that is being edited
+                tree = _used(tree, of_script) if name == SCRIPT else tree
             imports[name] = _imported(tree, name)
             waiting |= imports[name]
             found[name] = sha256(_executed(tree).encode()).hexdigest()[:8]
@@ -129,7 +131,9 @@ def _own(name: str, packages: set[str]) -> ast.Module | None:
         return None
     try:
         tree = ast.parse(Path(file).read_bytes())
-        tree.body = [part for node in tree.body for part in (node.orelse if _is_program(node) else [node])]
+        program = name == SCRIPT
+        parts = ((node.body if program else node.orelse) if _is_program(node) else [node] for node in tree.body)
+        tree.body = [part for these in parts for part in these]
         return tree
     except (OSError, SyntaxError, ValueError):  # removed, or broken, since it was loaded
         return None
@@ -141,25 +145,40 @@ def _is_program(node: ast.AST) -> TypeGuard[ast.If]:
 
 
 def _used(tree: ast.Module, names: set[str]) -> ast.Module:
-    """Return of a script the statements that make these names, and what those use in turn; all of it if one is not among them."""
-    makes = [(node, _made(node), _taken(node)) for node in tree.body]
-    if not names <= set().union(*(made for _, made, _ in makes)):
+    """Return of a script the statements that its task is made by; all of it if one of the names of its classes is not there.
+
+    They are those that make these names, or what these use in turn; and those that do something with one of them, or register.
+    """
+    parts = [(node, _made(node), _taken(node)) for node in tree.body]
+    if not names <= set().union(*(made for _, made, _ in parts)):
         return tree
-    needed, count = {*names, "*"}, -1
-    while count < (count := len(needed)):
-        needed |= {name for _, made, taken in makes if made & needed for name in taken}
-    return ast.Module([node for node, made, _ in makes if made & needed], [])
+    own = set().union(*(made for node, made, _ in parts if not isinstance(node, ast.Import | ast.ImportFrom)))
+    needed, kept, count = {*names, "*"}, set[ast.stmt](), -1
+    while count < (count := len(needed) + len(kept)):
+        for node, made, taken in parts:
+            does = not isinstance(node, DEFINITIONS) and (taken & needed & own or _registers(node))
+            if made & needed or does:
+                kept.add(node)
+                needed |= made | taken
+    return ast.Module([node for node in tree.body if node in kept], [])
+
+
+def _registers(node: ast.stmt) -> bool:
+    """Return whether a statement calls what may be gymnasium's register."""
+    return any(isinstance(call, ast.Call) and ast.unparse(call.func).endswith("register") for call in ast.walk(node))
 
 
 def _made(node: ast.stmt) -> set[str]:
-    """Return the names that a statement of a module makes, or whose attributes and entries it sets."""
-    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    """Return the names that a statement of a module makes, or whose attributes and entries it sets; at least these."""
+    if isinstance(node, DEFINITIONS):
+        return {node.name}.union(*(place.names for place in ast.walk(node) if isinstance(place, ast.Global)))
     found = set()
     for place in ast.walk(node):
-        if isinstance(getattr(place, "ctx", None), ast.Store):
+        if isinstance(place, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name.partition(".")[0] for alias in place.names}
+        elif isinstance(place, DEFINITIONS):
+            found.add(place.name)
+        elif isinstance(getattr(place, "ctx", None), ast.Store | ast.Del):
             while isinstance(place, ast.Attribute | ast.Subscript):
                 place = place.value
             found |= {place.id} if isinstance(place, ast.Name) else set()
@@ -167,11 +186,11 @@ def _made(node: ast.stmt) -> set[str]:
 
 
 def _taken(node: ast.stmt) -> set[str]:
-    """Return the names of its module that a statement uses, also inside of functions."""
+    """Return the names of its module that a statement uses, also inside of functions; at least these."""
     tables, found = [symtable.symtable(ast.unparse(node), SCRIPT, "exec")], set[str]()
     for table in tables:
-        module = table.get_type() == "module"
-        found |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (module or s.is_global())}
+        inside = table.get_type() == "function"
+        found |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (s.is_global() or not inside)}
         tables += table.get_children()
     return found
 
@@ -194,6 +213,6 @@ def _imported(tree: ast.Module, name: str) -> set[str]:
 def _executed(tree: ast.Module) -> str:
     """Return what a module executes: its syntax without docstrings and positions."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.Module | DEFINITIONS):
             del node.body[: ast.get_docstring(node, clean=False) is not None]
     return ast.dump(tree)

@@ -54,11 +54,11 @@ def patience() -> float:
 def ask(path: Path, patience: float = 0.0) -> None:
     """Raise Refused, naming the holder, where take() would after so long [s]; OSError where it could not open run.lock.
 
-    Nothing is written.
+    Nothing is written, and where there are no locks nothing is waited for.
     """
     descriptor = os.open(path / LOCK, os.O_RDWR)
     try:
-        waits = _waits(path, descriptor, patience)
+        waits = _waits(path, descriptor, patience if _has_locks(descriptor) else 0.0)
         while not is_free(path):
             next(waits)
     finally:
@@ -103,6 +103,16 @@ def _locked(file: Path, descriptor: int, patience: float) -> bool:
                 _judge(file, descriptor, error)
                 return False
         next(waits)
+
+
+def _has_locks(descriptor: int) -> bool:
+    """Return whether the file system of a run.lock has locks, this one or another's."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_UN)
+    except OSError as error:
+        return error.errno in BUSY
+    return True
 
 
 def _waits(path: Path, descriptor: int, patience: float) -> Iterator[None]:

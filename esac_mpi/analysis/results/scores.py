@@ -175,8 +175,8 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
     if len(ways) > 1:
-        told = " and ".join(way or "as its id makes it" for way in ways)
-        raise Unusable(f"{rows[0].task}: runs of it are made in several ways, which have no scale in common: {told}")
+        told = " and ".join(way or "as its id makes it, or rows of before this was recorded" for way in ways)
+        raise Unusable(f"{rows[0].task}: runs in several forms of it have no scale in common, leave files out: {told}")
     task = ", ".join(filter(None, [rows[0].task, *ways]))
     if task not in random:
         how = ", with that --horizon or --kwargs" * bool(ways[0])
