@@ -21,12 +21,17 @@ STAND_INS = {
         kill -KILL $PPID  # as Slurm does
         """,
     "sleep": '[ "$1" = 2 ] || echo "pause $1" >>"$LOG"; exec /bin/sleep "$1"',  # 2: between two signals
-    "qsub": '[ "$1" = -l ] && echo "on $2" >>"$LOG" && shift 2; echo "round $ROUND of $3" >>"$LOG"',
+    "qsub": """
+        [ "$1" = -l ] && echo "on $2" >>"$LOG" && shift 2
+        [ "$TELL" ] && echo "kept $2" >>"$LOG"
+        echo "round $ROUND of $3" >>"$LOG"
+        """,
     "launcher": """
         [ "$1" = --version ] && echo "$VERSION" && exit
         [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && exit 1  # as MPI_Init does
         for name in TERM USR1; do trap "echo got $name >>'$LOG'; got=x\\$got" $name; done
-        [ "$STATUS" ] && mkdir -p "$RUN" && printf '{\\n "status": "%s",\\n "pid": %s\\n}\\n' "$STATUS" $$ >"$RUN/status.json"
+        text='{\\n "status": "%s",\\n "job": "%s",\\n "pid": %s\\n}\\n'
+        [ "$STATUS" ] && mkdir -p "$RUN" && printf "$text" "$STATUS" "$JOB" $$ >"$RUN/status.json"
         echo began >>"$LOG"
         while [ "$got" != "$SIGNALS" ]; do /bin/sleep 0.05; done
         exit $CODE
@@ -79,6 +84,8 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),  # wrong usage: nothing was written
         ({"STATUS": "", "CODE": "65", "BEFORE": "running"}, [], (65, [])),  # no readable checkpoint
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
+        ({"STATUS": "running", "CODE": "2", "JOB": "8"}, [], (2, [])),  # another job's run, which goes on
+        ({"STATUS": "running", "CODE": "2", "JOB": "7"}, [], (-9, ["requeue 7"])),  # its own ranks of before live still
         ({"FAILURES": "1"}, [], (-9, [*AGAIN[:2], "requeue 7"])),  # a launch died before the program's first word
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (-9, [*AGAIN, "requeue 7"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
@@ -121,6 +128,8 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
+        ({"STATUS": "running", "CODE": "2", "JOB": "8.server", "PBS_JOBID": "7.server"}, [], (2, [])),  # another job's run
+        ({"STATUS": "running", "CODE": "65", "JOB": "7.a", "PBS_JOBID": "7.a"}, [], (0, ["round 1 of jobs/pbs.sh"])),
         ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"])),  # a launch died before the program's first word
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, "round 1 of jobs/pbs.sh"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
@@ -212,6 +221,32 @@ def test_a_container_is_made_of_files_that_exist_and_brings_no_mpi():
     installed = re.findall(r"pip install .*?(?:  #|$)", text, re.M)
     assert f"torch=={re.search(r'^torch==(.*)$', (ROOT / 'constraints.txt').read_text(), re.M)[1]}" in installed[0]
     assert "mpich" not in installed[1].partition("#")[0]
+
+
+def test_directives_of_pbs_have_no_comment_behind_them():
+    for path in SCRIPTS:
+        for line in re.findall(r"^#PBS.*", path.read_text(), re.M):
+            assert "#" not in line[1:], f"{path.name}: PBS takes it for an option: {line}"
+
+
+@pytest.mark.parametrize("script", ["pbs.sh", "pbs-array.sh"])
+def test_later_rounds_of_a_pbs_job_are_given_what_the_first_was(tmp_path, script):
+    text = (JOBS / script).read_text()
+    (names,) = re.findall(r"for n in (.*?); do", text)
+    always = re.findall(r"^KEEP=([\w,]+);", text, re.M)[0].split(",")
+    assert {*names.split(), *always} == set(re.findall(r'"\$\{(\w+):?=', text))
+    settings = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": str(tmp_path), "PBS_ARRAY_INDEX": "0", "HOURS": "3", "OPTIONS": "-x"}
+    program = tmp_path / "again"
+    program.write_text(
+        '#!/bin/sh\nfor where; do :; done\nmkdir -p "$where"; echo \' "status": "requeue"\' >"$where/status.json"\n'
+    )
+    program.chmod(0o755)
+    (tmp_path / "log").write_text("began\n")
+    (tmp_path / "told").write_text("")
+    _, said = decide(tmp_path, script, [], PROGRAM=str(program), LAUNCH="env", TELL="yes", **settings)
+    (kept,) = [set(line.split()[1].split(",")) for line in said if line.startswith("kept ")]
+    given = {*settings, "VENV", "RUN", "LAUNCH", "PROGRAM", "PAUSES"} & {*names.split(), *always}
+    assert kept == {*always, *given}
 
 
 def test_job_scripts_are_short_and_name_files_that_exist():

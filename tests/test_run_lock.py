@@ -13,7 +13,7 @@ from short_runs import HOLD, begin, child, failing, make, snapshot, state
 from whole_runs import wait_for
 
 from esac_mpi import Config, record
-from esac_mpi.record import Refused, Run
+from esac_mpi.record import Refused, Run, Unreadable, Unsaved
 
 
 def test_a_locked_directory_is_refused_and_a_stale_lock_taken_over(tmp_path):
@@ -230,3 +230,33 @@ def test_reading_does_not_disturb_the_lock(tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
+
+
+def test_a_run_that_came_while_the_lock_was_waited_for_is_gone_on_with(tmp_path, monkeypatch):
+    honest, others = record.held.Held.claim, []
+
+    def claim(held):
+        if not others:
+            others.append(held)
+            make(tmp_path)
+        honest(held)
+
+    monkeypatch.setattr(record.held.Held, "claim", claim)
+    run = begin(tmp_path)
+    assert run.restored.generation == Run.open(tmp_path).generation > 0
+    run.close()
+
+
+@pytest.mark.parametrize(("number", "error"), [(errno.ESTALE, Unsaved), (errno.EIO, Unreadable)])
+def test_a_file_system_that_is_away_is_neither_refused_nor_damaged(tmp_path, monkeypatch, number, error):
+    make(tmp_path)
+
+    def away(*arguments, **options):
+        raise Unreadable("it cannot be read") from OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(record.checkpoints, "read_checkpoint", away)
+    with pytest.raises(error, match="the file system is away" if error is Unsaved else "no readable checkpoint"):
+        begin(tmp_path)
+    monkeypatch.setattr(record.place, "check", failing(number))
+    with pytest.raises(Unsaved if error is Unsaved else Refused, match=os.strerror(number)):
+        begin(tmp_path)

@@ -1,5 +1,11 @@
 """What can go wrong with a run directory."""
 
+import errno
+
+PASSING = (  # errors of a file system that is away, and comes back: no word about what is on it
+    errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ESHUTDOWN,
+)  # fmt: skip
+
 
 class Refused(Exception):
     """This directory must not be used for this run; nothing was changed. Exit code 2."""

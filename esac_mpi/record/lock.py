@@ -120,7 +120,7 @@ def _waits(path: Path, descriptor: int, patience: float) -> Iterator[None]:
     end, pause = time.monotonic() + patience, SHORT / 10  # a reader that asks whether the run lives holds it for an instant
     while True:
         if time.monotonic() >= end:
-            raise _refusal(path, _holder(descriptor), "")
+            raise _refusal(path, _holder(descriptor), _silence(path, descriptor))
         if pause < SHORT <= 2 * pause and patience > SHORT:
             told = "%s: in use by another run (host %s, pid %s), which may be ending: waits for up to %.0f s"
             logger.warning(told, path, *_holder(descriptor)[:2], patience)
@@ -172,6 +172,12 @@ def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
         f"{path}: in use by another run: host {host}, pid {pid}, since {since}{age}. Wait for its end, "
         f"stop it (on {host}: kill {pid}), or choose another --run-dir"
     )
+
+
+def _silence(path: Path, descriptor: int) -> str:
+    """Return what to say of a holder that has not touched its run.lock for long: a file server may keep a dead host's locks."""
+    silent = time.time() - os.fstat(descriptor).st_mtime
+    return f", silent for {silent / 60:.0f} minutes: if that host is down, remove {path / LOCK}" if silent > SILENT else ""
 
 
 def _holder(descriptor: int) -> tuple[str, str, str]:

@@ -1,5 +1,6 @@
 """Whether a directory may be used for a run, by what is in it and by the settings of the run that it holds."""
 
+import errno
 import logging
 import os
 import shlex
@@ -8,7 +9,8 @@ from pathlib import Path
 from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, updated
 from esac_mpi.directory import CONFIG, is_run
 from esac_mpi.record.checkpoints import Checkpoint
-from esac_mpi.record.errors import Refused
+from esac_mpi.record.errors import PASSING, Refused, Unsaved
+from esac_mpi.record.files import free
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,15 @@ def check(path: Path) -> None:
     place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
+
+
+def problem(path: Path, error: OSError) -> Refused | Unsaved:
+    """Return what an error of the file system at a start means: another directory, a full disk, or trying again."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Unsaved(f"{path}: {error.strerror}; free {free(path)}")
+    if error.errno in PASSING:
+        return Unsaved(f"{path}: {error.strerror}: the file system is away; the same command goes on when it is back")
+    return Refused(f"{path}: {error.strerror}; choose another --run-dir")
 
 
 def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:

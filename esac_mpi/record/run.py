@@ -1,6 +1,5 @@
 """A run on disk, as rank 0 keeps it: what it goes on from, its rows, its checkpoints, its end."""
 
-import errno
 import hashlib
 import logging
 import math
@@ -16,8 +15,8 @@ from esac_mpi.config import Config, to_toml
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
 from esac_mpi.record import lock, place, reading, replays, task
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.errors import Refused, Unreadable, Unsaved
-from esac_mpi.record.files import Arrays, digest, free, image, replace
+from esac_mpi.record.errors import Unreadable, Unsaved
+from esac_mpi.record.files import Arrays, digest, image, replace
 from esac_mpi.record.held import Held
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
@@ -83,9 +82,7 @@ class Run:
             run._take()
         except OSError as error:
             run.close()
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Unsaved(f"{run.path}: {error.strerror}; free {free(run.path)}") from error
-            raise Refused(f"{run.path}: {error.strerror}; choose another --run-dir") from error
+            raise place.problem(run.path, error) from error
         except BaseException:
             run.close()
             raise
@@ -109,7 +106,7 @@ class Run:
                 run._find()
                 run._look_back(read_status(run.path))
         except OSError as error:
-            raise Refused(f"{run.path}: {error.strerror}; choose another --run-dir") from error
+            raise place.problem(run.path, error) from error
         return run
 
     @classmethod
@@ -143,6 +140,8 @@ class Run:
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
         self._held.claim()
+        if self.restored is None:  # another start may have been here while its lock was waited for
+            self._find()
         for folder in (self.path, self.path / REPLAY, self.path / HISTORY):
             for leftover in folder.glob("*.tmp.[0-9]*"):
                 leftover.unlink()
