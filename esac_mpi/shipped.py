@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parent
 
 def checkout() -> Path | None:
     """Return the checkout that the package is in, None where it was installed apart from one."""
-    return PACKAGE.parent if (PACKAGE.parent / "configs").is_dir() else None
+    return PACKAGE.parent if (PACKAGE.parent / "configs/quickstart.toml").is_file() else None
 
 
 def shipped() -> Path:

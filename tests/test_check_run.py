@@ -105,6 +105,14 @@ def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(place, b
     assert checked == started(*line) == code
 
 
+def test_a_task_whose_model_changes_at_every_reset_is_the_same_task(place, capfd):
+    line = [*TINY, "--task.id", "dm_control/fish-swim-v0", "--run-dir", str(place)]  # its target is drawn
+    assert started(*line) == 0
+    code, text = said([*line, *FURTHER], capfd)
+    assert code == 0
+    assert re.match(r"goes on from generation 2, checkpoint.h5 +ok", text), text
+
+
 def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
     process = child(HOLD.format(path=str(place)))
     assert process.stdout.readline() == "held\n"

@@ -148,6 +148,12 @@ def test_examples_are_copied_once(tmp_path, capsys):
     assert (tmp_path / "configs/quickstart.toml").read_text() == "mine"
 
 
+def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch):
+    (tmp_path / "configs").mkdir()
+    monkeypatch.setattr("esac_mpi.shipped.PACKAGE", tmp_path / "esac_mpi")
+    assert shipped() == tmp_path / "esac_mpi"
+
+
 def test_what_is_measured_is_never_written_into_an_installed_package(tmp_path, monkeypatch):
     package = tmp_path / "site-packages/esac_mpi"
     monkeypatch.setattr(design, "checkout", lambda: None)

@@ -32,6 +32,21 @@ def test_no_argument_is_the_papers_main_job():
     assert not fresh
 
 
+def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
+    path = tmp_path / "config.toml"
+    for named, whole, limits in (
+        (["--budget.env_steps", "7"], {}, (0, 7, 0)),
+        (["--budget.env_steps", "7"], {"budget.nominal_steps": 5}, (0, 7, 5)),  # somebody's own
+        (["--budget.env_steps", "7"], {"budget.generations": 3}, (3, 7, 1_000_000)),
+        (["--budget.env_steps", "7", "--budget.nominal_steps", "9"], {}, (0, 7, 9)),
+        (["--budget.env_steps", "0"], {}, (0, 0, 1_000_000)),
+        (["--seed", "4"], {}, (0, 0, 1_000_000)),
+    ):
+        path.write_text(to_toml(updated(Config(), whole)))
+        budget = load([str(path), *named])[0].budget
+        assert (budget.generations, budget.env_steps, budget.nominal_steps) == limits
+
+
 def test_slots_of_the_papers_population():
     esac = Config().esac
     assert (config.slots(esac), config.members(esac), config.winners(esac), config.child_slots(esac)) == (25, 50, 20, 10)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -224,6 +225,29 @@ def test_unstable_gymnasium_physics_is_seen_and_forgotten_at_the_reset():
         assert env.unstable
         assert play(env, 7) == episode
         assert not env.unstable
+
+
+def test_the_state_of_the_simulator_is_found_by_whatever_name(monkeypatch):
+    env = make("HalfCheetah-v5")
+    data = env._env.unwrapped.data
+    monkeypatch.setattr(env, "_env", SimpleNamespace(unwrapped=SimpleNamespace(model=3, _state=data)))
+    assert env._data() is data
+
+
+@pytest.mark.parametrize("when", ["reset", "step"])
+def test_dm_controls_error_in_a_task_of_gymnasium_is_unstable_physics(monkeypatch, when):
+    from dm_control.rl.control import PhysicsError
+
+    env = make("Pendulum-v1")
+    env.reset(1)
+    for error, expected in ((PhysicsError("diverged"), UnstablePhysics), (RuntimeError("diverged"), RuntimeError)):
+
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(env._env.unwrapped, when, fails)
+        with pytest.raises(expected, match="diverged"):
+            env.reset(1) if when == "reset" else env.step(env.high)
 
 
 def test_control_that_is_no_number_is_unstable():

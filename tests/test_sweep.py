@@ -31,6 +31,13 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
     assert len({line.split()[-1] for line in lines}) == 36
 
 
+def test_a_field_without_a_table_is_of_the_table_that_an_algorithm_reads(tmp_path):
+    out = tmp_path / "jobs.txt"
+    grid = ["--tasks", "Ant-v5", "--algorithms", "erl", "pderl", "--seeds", "0", "--set", "mutation_probability", "0.5"]
+    assert sweep.main([*grid, "--root", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert [load(line.split())[0].erl.mutation_probability for line in out.read_text().splitlines()] == [0.5, 0.5]
+
+
 def test_blanks_in_paths_stay_in_their_words(tmp_path, capsys):
     config, out = tmp_path / "my, conf.toml", tmp_path / "my list.txt"
     config.touch()

@@ -49,10 +49,10 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     try:
         env = make_task(config)
         done = time.perf_counter()
-        made = identity.identity(env) if world.rank == 0 else {}
         before = time.perf_counter()
         found = probe.played(env)
         speed = probe.PROBE_STEPS / (time.perf_counter() - before)
+        made = identity.identity(env) if world.rank == 0 else {}  # after these steps, as at a start: a reset may change the model
         apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]

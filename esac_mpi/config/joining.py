@@ -12,7 +12,7 @@ from esac_mpi.config.files import from_table
 from esac_mpi.config.halves import from_esac, told_of_half
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
-from esac_mpi.config.sources import names_alone, resolved, set_in_vain, without_reading
+from esac_mpi.config.sources import names_alone, resolved, set_in_vain, without_default_budget, without_reading
 from esac_mpi.config.whole import Config, table_of
 
 Hear = Callable[[str], None]
@@ -43,6 +43,7 @@ def changed(config: Config, named: dict[str, Any], who: str) -> Config:
     """Return a configuration, whole as it is, with what is named in its place. Raises ConfigError, as `joined` does."""
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     refuse_empty(named, whole, who)
+    whole = without_default_budget(whole, named)
     kept = without_reading(whole, named)
     found = updated(Config(), {**whole, **named}) if kept is whole else resolved(kept, named)
     check(found)

@@ -75,10 +75,11 @@ class GymnasiumEnv:
         self._steps = 0
         try:
             observation, _ = self._env.reset(seed=seed)
-        except mujoco.FatalError as error:
+        except Exception as error:
+            if not _is_unstable(error):
+                raise
             raise UnstablePhysics(f"{self.id}: {error}") from error
-        data = getattr(self._env.unwrapped, "data", None)
-        if isinstance(data, mujoco.MjData):
+        if (data := self._data()) is not None:
             self._warnings = warning_counts(data)
         return _flat(observation)
 
@@ -90,7 +91,9 @@ class GymnasiumEnv:
                 observation, reward, terminated = self._own_step(action)
             else:
                 observation, reward, terminated, truncated = self._library_step(action)
-        except mujoco.FatalError as error:
+        except Exception as error:
+            if not _is_unstable(error):
+                raise
             raise UnstablePhysics(f"{self.id}: {error}") from error
         self._steps += 1
         return observation, reward, terminated, truncated or self._steps >= self.horizon
@@ -111,6 +114,12 @@ class GymnasiumEnv:
         while isinstance(layers[-1], gymnasium.Wrapper):
             layers.append(layers[-1].env)
         return layers
+
+    def _data(self) -> Any:
+        """Return the simulator's state that the environment holds: its `data`, or what it calls so; None where it has none."""
+        own = self._env.unwrapped
+        held = [getattr(own, "data", None), *getattr(own, "__dict__", {}).values()]
+        return next((value for value in held if isinstance(value, mujoco.MjData)), None)
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
@@ -206,6 +215,12 @@ def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarra
 def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
     assert space.shape is not None  # a Box, by _build
     return space.shape
+
+
+def _is_unstable(error: Exception) -> bool:
+    """Return whether an error is MuJoCo's about its physics, or dm_control's, which is not imported for that."""
+    kinds = ((kind.__module__, kind.__name__) for kind in type(error).__mro__)
+    return isinstance(error, mujoco.FatalError) or ("dm_control.rl.control", "PhysicsError") in kinds
 
 
 def _flat(observation: np.ndarray) -> np.ndarray:
