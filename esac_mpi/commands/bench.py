@@ -9,7 +9,7 @@ generation   seconds per generation by part, idle fraction of the ranks, time ou
 learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
              [--device cuda]: also without graphs, tf32, bf16, the loop compiled and captured (never run so far)
 rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                                             about 1 minute
-pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 4 minutes
+pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 6 minutes
 aes          share of two ranks' time that is waited, CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond      about 8 minutes
 startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
 scaling      seconds per generation at every rank count here, and a SIMULATION beyond (simulation.py)       about 6 minutes
@@ -17,7 +17,7 @@ scaling      seconds per generation at every rank count here, and a SIMULATION b
              [--updates-per-second U --host-per-update S]: with a GPU for the updates, which takes so much of rank 0's core
 clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
 race         seconds and true steps to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and
-             PPO and EvoTorch's PGPE, one after another (docs/performance.md)                             at most 16 hours
+             PPO and EvoTorch's PGPE, one after another (docs/performance.md)                             at most 12 hours
              [--task ID ...] [--only COMPETITOR ...] [--limit S] [--rounds SEEDS] [--out FOLDER]; stopped, it goes on
 history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 
@@ -65,7 +65,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--updates-per-second", type=float, default=0.0, help="scaling: of a simulated GPU; 0 = none")
     line.add_argument("--host-per-update", type=float, default=5e-5, help="scaling: of rank 0's core for that GPU [s]")
     line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")
-    line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 180")
+    line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 120")
     line.add_argument("--out", type=Path, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")
     return line
 
