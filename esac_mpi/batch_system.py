@@ -46,11 +46,12 @@ def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str
     """Return by what a batch job shows that it has been at a run before, or "": a requeue, the chain of jobs/pbs.sh, or the run.
 
     status: status.json of the run to be taken up, {} for none. A requeued job of Slurm may not have come to every run of its
-    before, and one that does not say whose it is may be its. PBS runs a job again under its name, and tells it nothing of that.
+    before; one under way that does not say whose it is may be its. PBS runs a job again under its name, and says nothing of it.
     """
     for name, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
         if name in environ and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
-            others = count == "SLURM_RESTART_COUNT" and status.get("job", environ[name]) != environ[name]
+            unsaid = environ[name] if status.get("status") in (None, "running", "requeue") else ""
+            others = count == "SLURM_RESTART_COUNT" and status.get("job", unsaid) != environ[name]
             return "" if others else f"{count}={environ[count]}"
     again = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH" and status.get("job") == environ.get("PBS_JOBID", "")
     return f"{job(environ)} has been at this run before" if again else ""

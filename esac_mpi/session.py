@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import random
+import socket
 import sys
 import threading
 import time
@@ -157,9 +158,10 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
 def later_round(config: Config) -> str:
     """Return by what a batch job shows that it has been at this run before, or ""."""
     place = set_up.run_directory(config)
-    if place.absolute() in BEGUN:
+    status = record.read_status(place)
+    if place.absolute() in BEGUN and (status.get("host"), status.get("pid")) == (socket.gethostname(), os.getpid()):
         return ""
-    return batch_system.later_round(os.environ, record.read_status(place))
+    return batch_system.later_round(os.environ, status)
 
 
 def as_end(error: BaseException, alone: bool) -> job.Ended | None:

@@ -81,7 +81,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
         go_back(job, origin, source)
     except BaseException as error:
         if job.run:
-            if isinstance(error, Ended) and error.code != FINISHED:
+            if isinstance(error, Ended) and error.code not in (FINISHED, UNSAVED):
                 fail(job)
             job.run.close()
         raise
@@ -217,7 +217,7 @@ def exit_codes(world: World) -> dict[type[Exception], int]:
         return {}
     from esac_mpi import record
 
-    return {record.Refused: WRONG_USAGE, record.Unreadable: NO_CHECKPOINT, record.Unsaved: UNSAVED}
+    return {record.Refused: WRONG_USAGE, record.Unsaved: UNSAVED, record.Unreadable: NO_CHECKPOINT}  # Away is both
 
 
 def run_directory(config: Config) -> Path:

@@ -9,8 +9,8 @@
 #PBS -l select=1:ncpus=32:mpiprocs=32:ompthreads=1 -l walltime=12:00:00
 #PBS -N esac -j oe -r y
 
-# Later rounds have what was given to the first; what is written here may be edited between them.
-KEEP=ROUND,SCRIPT,INDEX; for n in VENV LIST TASKS SEEDS OPTIONS RUNS LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES SELECT; do [ "${!n+x}" ] && KEEP+=,$n; done
+# Later rounds have the first one's run, and what was given to it; what else is written here may be edited between them.
+KEEP=ROUND,SCRIPT,INDEX,LIST,TASKS,SEEDS,OPTIONS,RUNS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES SELECT; do [ "${!n+x}" ] && KEEP+=,$n; done
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${TASKS:=halfcheetah walker2d hopper}"                               # <- 3. files of configs/esac,
 : "${SEEDS:=10}" "${OPTIONS:=}" "${RUNS:=runs}"                         #       seeds of each, further options,
@@ -21,7 +21,7 @@ KEEP=ROUND,SCRIPT,INDEX; for n in VENV LIST TASKS SEEDS OPTIONS RUNS LAUNCH HOUR
 : "${ROUND:=0}" "${ROUNDS:=50}" "${PAUSES:=30 120 300}"                 # rounds that may follow; waits after failed launches [s]
 : "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}" "${SELECT:=}" # SELECT: in place of the select line, as -l has it
 
-export ROUND SCRIPT INDEX; cd "$PBS_O_WORKDIR" && . "$VENV/bin/activate" || exit 1
+export ROUND SCRIPT INDEX LIST TASKS SEEDS OPTIONS RUNS; cd "$PBS_O_WORKDIR" && . "$VENV/bin/activate" || exit 1
 tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
 words=("configs/esac/$task.toml" --seed $seed --run-dir "$RUNS/$task-seed$seed")
 [ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "$LIST" | xargs -r printf '%s\n')  # as a shell
@@ -45,7 +45,7 @@ for pause in $PAUSES never; do
     after=$(cat "$RUN/status.json" 2>/dev/null)
     status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
     [ "$after" != "$before" ] || [ "$code$status" = 0complete ] || status=unchanged
-    case $code in 2 | 65) grep -qF "\"job\": \"$PBS_JOBID\"" <<<"$after" || break ;; esac # it is another job's that lives
+    [ "$status" = unchanged ] || [[ $after != *'"job": '* ]] || [[ $after = *"\"job\": \"$PBS_JOBID\""* ]] || break # another job's run
     [ "$status" != unchanged ] && again=yes && break                    # it had begun, and was stopped or died
     [ $code = 2 ] || [ $code = 65 ] || [ "$told" ] && break
     echo "$(date): the launch failed, exit code $code; next one in [s]: $pause"

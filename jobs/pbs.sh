@@ -12,8 +12,8 @@
 #PBS -j oe
 #PBS -r y
 
-# Later rounds have what was given to the first; what is written here may be edited between them.
-KEEP=ROUND,SCRIPT; for n in VENV RUN OPTIONS LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES; do [ "${!n+x}" ] && KEEP+=,$n; done
+# Later rounds have the first one's run, and what was given to it; what else is written here may be edited between them.
+KEEP=ROUND,SCRIPT,RUN,OPTIONS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES; do [ "${!n+x}" ] && KEEP+=,$n; done
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${RUN:=runs/halfcheetah-seed0}"                                      # <- 3. the run: its directory,
 : "${OPTIONS:=configs/tuned/halfcheetah.toml --seed 0}"                 #       its configuration and options; --check asks first
@@ -23,7 +23,7 @@ KEEP=ROUND,SCRIPT; for n in VENV RUN OPTIONS LAUNCH HOURS STOP PROGRAM ROUNDS PA
 : "${ROUND:=0}" "${ROUNDS:=50}" "${PAUSES:=30 120 300}"                 # rounds that may follow; waits after failed launches [s]
 : "${SCRIPT:=jobs/pbs.sh}"
 
-export ROUND SCRIPT; cd "$PBS_O_WORKDIR" || exit 1
+export ROUND SCRIPT RUN OPTIONS; cd "$PBS_O_WORKDIR" || exit 1
 . "$VENV/bin/activate" || exit 1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
@@ -43,7 +43,7 @@ for pause in $PAUSES never; do
     after=$(cat "$RUN/status.json" 2>/dev/null)
     status=$(sed -n 's/^ *"status": "\([a-z]*\)".*/\1/p' <<<"$after")
     [ "$after" != "$before" ] || [ "$code$status" = 0complete ] || status=unchanged
-    case $code in 2 | 65) grep -qF "\"job\": \"$PBS_JOBID\"" <<<"$after" || break ;; esac # it is another job's that lives
+    [ "$status" = unchanged ] || [[ $after != *'"job": '* ]] || [[ $after = *"\"job\": \"$PBS_JOBID\""* ]] || break # another job's run
     [ "$status" != unchanged ] && again=yes && break                    # it had begun, and was stopped or died
     [ $code = 2 ] || [ $code = 65 ] || [ "$told" ] && break
     echo "$(date): the launch failed, exit code $code; next one in [s]: $pause"

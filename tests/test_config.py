@@ -33,7 +33,7 @@ def test_no_argument_is_the_papers_main_job():
 
 
 def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
-    path = tmp_path / "config.toml"
+    path, told = tmp_path / "config.toml", []
     for named, whole, limits in (
         (["--budget.env_steps", "7"], {}, (0, 7, 0)),
         (["--budget.env_steps", "7"], {"budget.nominal_steps": 5}, (0, 7, 5)),  # somebody's own
@@ -43,8 +43,11 @@ def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
         (["--seed", "4"], {}, (0, 0, 1_000_000)),
     ):
         path.write_text(to_toml(updated(Config(), whole)))
-        budget = load([str(path), *named])[0].budget
+        budget = load([str(path), *named], told.append)[0].budget
         assert (budget.generations, budget.env_steps, budget.nominal_steps) == limits
+    assert told == [f"{path}: budget.nominal_steps = 1,000,000, the default's, counts no more beside another; name it to keep it"]
+    kept = config.changed(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
+    assert kept.budget == config.Budget(0, 7, 1_000_000)
 
 
 def test_slots_of_the_papers_population():

@@ -158,7 +158,13 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
 
 @pytest.mark.parametrize(
     ("status", "later"),
-    [({}, True), ({"job": "7"}, True), ({"job": "6"}, False), ({"status": "complete", "host": "node3"}, True)],
+    [
+        ({}, True),
+        ({"job": "7"}, True),
+        ({"job": "6"}, False),
+        ({"status": "complete", "host": "login"}, False),
+        ({"status": "requeue", "host": "node3"}, True),
+    ],
 )
 def test_a_requeued_job_of_slurm_knows_the_runs_that_it_has_begun(status, later):
     """Where nothing tells whose it is, it may be its own: progress counts for more than --fresh."""
@@ -167,6 +173,7 @@ def test_a_requeued_job_of_slurm_knows_the_runs_that_it_has_begun(status, later)
 
 
 def test_a_loop_in_a_job_means_fresh_by_each_of_its_calls(tmp_path, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("PBS_JOBID", "7.server")
     monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
     for _ in range(3):
@@ -176,6 +183,7 @@ def test_a_loop_in_a_job_means_fresh_by_each_of_its_calls(tmp_path, monkeypatch)
 
 
 def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_path, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("PBS_JOBID", "7[2].server")
     monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
     line = [*TINY, "--run-dir", str(tmp_path / "a")]

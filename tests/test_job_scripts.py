@@ -30,8 +30,8 @@ STAND_INS = {
         [ "$1" = --version ] && echo "$VERSION" && exit
         [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && exit 1  # as MPI_Init does
         for name in TERM USR1; do trap "echo got $name >>'$LOG'; got=x\\$got" $name; done
-        text='{\\n "status": "%s",\\n "job": "%s",\\n "pid": %s\\n}\\n'
-        [ "$STATUS" ] && mkdir -p "$RUN" && printf "$text" "$STATUS" "$JOB" $$ >"$RUN/status.json"
+        text='{\\n "status": "%s",%s\\n "pid": %s\\n}\\n'
+        [ "$STATUS" ] && mkdir -p "$RUN" && printf "$text" "$STATUS" "${JOB:+ \\"job\\": \\"$JOB\\",}" $$ >"$RUN/status.json"
         echo began >>"$LOG"
         while [ "$got" != "$SIGNALS" ]; do /bin/sleep 0.05; done
         exit $CODE
@@ -85,7 +85,10 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"STATUS": "", "CODE": "65", "BEFORE": "running"}, [], (65, [])),  # no readable checkpoint
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
         ({"STATUS": "running", "CODE": "2", "JOB": "8"}, [], (2, [])),  # another job's run, which goes on
+        ({"STATUS": "running", "CODE": "143", "JOB": "8"}, [], (143, [])),  # srun -K1 has garbled a 2
+        ({"STATUS": "running", "CODE": "0", "JOB": "8"}, [], (1, [])),
         ({"STATUS": "running", "CODE": "2", "JOB": "7"}, [], (-9, ["requeue 7"])),  # its own ranks of before live still
+        ({"STATUS": "running", "CODE": "9", "JOB": "7"}, [], (-9, ["requeue 7"])),
         ({"FAILURES": "1"}, [], (-9, [*AGAIN[:2], "requeue 7"])),  # a launch died before the program's first word
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (-9, [*AGAIN, "requeue 7"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
@@ -242,7 +245,6 @@ def test_later_rounds_of_a_pbs_job_are_given_what_the_first_was(tmp_path, script
     )
     program.chmod(0o755)
     (tmp_path / "log").write_text("began\n")
-    (tmp_path / "told").write_text("")
     _, said = decide(tmp_path, script, [], PROGRAM=str(program), LAUNCH="env", TELL="yes", **settings)
     (kept,) = [set(line.split()[1].split(",")) for line in said if line.startswith("kept ")]
     given = {*settings, "VENV", "RUN", "LAUNCH", "PROGRAM", "PAUSES"} & {*names.split(), *always}

@@ -251,10 +251,7 @@ def test_a_run_that_came_while_the_lock_was_waited_for_is_gone_on_with(tmp_path,
 def test_a_file_system_that_is_away_is_neither_refused_nor_damaged(tmp_path, monkeypatch, number, error):
     make(tmp_path)
 
-    def away(*arguments, **options):
-        raise Unreadable("it cannot be read") from OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(record.checkpoints, "read_checkpoint", away)
+    monkeypatch.setattr(record.files, "verify", failing(number))
     with pytest.raises(error, match="the file system is away" if error is Unsaved else "no readable checkpoint"):
         begin(tmp_path)
     monkeypatch.setattr(record.place, "check", failing(number))

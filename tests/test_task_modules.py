@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import gymnasium
 import own_envs
@@ -152,6 +152,30 @@ def test_of_a_script_its_task_counts_and_what_that_uses(tmp_path, monkeypatch, w
         found.add(identity.source("Arm-v0", [arm()]))
     assert all(each.startswith("__main__ ") for each in found)
     assert len(found) == 1 + counts
+
+
+def test_what_a_script_does_with_its_task_after_training_is_no_part_of_it(tmp_path, monkeypatch):
+    text = """
+import gymnasium
+from esac_mpi import Policy, train
+class Arm(gymnasium.Env):
+    pass
+gymnasium.register("Arm-v0", entry_point=lambda: Arm())
+run = train(None, {"budget.generations": 100})
+policy = Policy.load(run.path)
+arm = Arm()
+print(policy, arm, run)
+"""
+    found = []
+    for number in ("100", "200"):
+        (tmp_path / "study.py").write_text(text.replace("100", number))
+        script = ModuleType("__main__")
+        script.__file__, script.__spec__ = str(tmp_path / "study.py"), None
+        monkeypatch.setitem(sys.modules, "__main__", script)
+        arm = type("Arm", (gymnasium.Env,), {"__module__": "__main__"})()
+        arm.spec = SimpleNamespace(entry_point=eval("lambda: None", {"__name__": "__main__"}))
+        found.append(identity.source("Arm-v0", [arm]))
+    assert found[0] == found[1] != ""
 
 
 def test_what_a_module_does_as_a_program_is_no_part_of_a_task(tmp_path, monkeypatch):

@@ -90,7 +90,7 @@ def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: A
         raise Unusable("--number and --episodes must be at least 1, --magnitude at least 0")
     if options.what != "magnitude" and len(options.magnitude or ()) > (options.what == "mutation" or options.of == "mutation"):
         raise Unusable("--magnitude takes one number with mutants, several with --what magnitude, and none with children")
-    from esac_mpi.analysis import relatives_pictures  # noqa: F401 - whether it can draw is known before the work
+    from esac_mpi.analysis import figures  # noqa: F401 - whether it can draw is known before the work
 
     look_here()
     population = on_all(world, lambda: restored(options.run), (Unusable, Unreadable))

@@ -73,6 +73,7 @@ class GymnasiumEnv:
             self._env.close()
             self._env = _build(self.id, self._kwargs)
         self._steps = 0
+        self._warnings[:] = 0  # where a task's own reset leaves them
         try:
             observation, _ = self._env.reset(seed=seed)
         except Exception as error:

@@ -107,7 +107,8 @@ def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, 
         else:
             made_of.append((getattr(maker, "__module__", ""), getattr(maker, "__qualname__", "")))
         waiting |= {module for module, _ in made_of}
-        of_script |= {name.partition(".")[0] for module, name in made_of if module == SCRIPT}
+        names = {name.partition(".")[0] for module, name in made_of if module == SCRIPT}
+        of_script |= {name for name in names if name.isidentifier()}  # not of a lambda, which its register() brings
     packages = {name.partition(".")[0] for name in waiting}
     found, imports = dict[str, str](), dict[str, set[str]]()
     seen: set[str] = set()
@@ -159,7 +160,7 @@ def _used(tree: ast.Module, names: set[str]) -> ast.Module:
             does = not isinstance(node, DEFINITIONS) and (taken & needed & own or _registers(node))
             if made & needed or does:
                 kept.add(node)
-                needed |= made | taken
+                needed |= taken | (made if made & needed else set())
     return ast.Module([node for node in tree.body if node in kept], [])
 
 

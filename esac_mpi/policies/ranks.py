@@ -102,7 +102,7 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
     try:
         code = main(arguments, world)
     except Exception as problem:
-        if world.size == 1 and isinstance(problem, BrokenPipeError | ModuleNotFoundError):  # which the command tells in a word
+        if world.size == 1 and isinstance(problem, BrokenPipeError):  # of several the launcher reads what they say
             raise
         end_all(world, traceback.format_exc())
         return 1

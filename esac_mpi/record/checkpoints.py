@@ -10,7 +10,7 @@ from typing import Any
 from esac_mpi.config import Config, ConfigError, from_table, updated
 from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
-from esac_mpi.record.errors import PASSING, OtherSchema, Refused, Unreadable
+from esac_mpi.record.errors import Away, OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import TAIL, Arrays, read
 from esac_mpi.record.history import Closed
 from esac_mpi.record.replays import REPLAY, Segment, read_segment
@@ -84,9 +84,9 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
             checkpoint = read_checkpoint(file, whole=False)
         except (OtherSchema, ConfigError) as error:
             raise Refused(f"{error}. Continue with that version, or choose --fresh or another --run-dir") from error
+        except Away:
+            raise
         except Unreadable as error:
-            if isinstance(away := error.__cause__, OSError) and away.errno in PASSING:
-                raise away from None
             problems.append(str(error))
             continue
         for problem in problems:

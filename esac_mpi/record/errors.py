@@ -21,3 +21,14 @@ class OtherSchema(Unreadable):
 
 class Unsaved(Exception):
     """A file could not be written; the one it would have replaced stays. Exit code 74."""
+
+
+class Away(Unreadable, Unsaved):
+    """The file system is away: no word about what is on it. Exit code 74."""
+
+
+def unread(path: object, error: OSError) -> Unreadable:
+    """Return what an error of the file system at reading means: nothing to read, or that it is away."""
+    if error.errno in PASSING:
+        return Away(f"{path}: {error.strerror}: the file system is away; the same command goes on when it is back")
+    return Unreadable(f"{path}: {error.strerror}")

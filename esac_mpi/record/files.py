@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import h5py
 import numpy as np
 
-from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved
+from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved, unread
 
 SCHEMA = 3  # version of what the files hold
 NORMALISED = 4  # that of a policy with layer normalisation, which versions without it so refuse; the newest to read
@@ -103,7 +103,7 @@ def read(path: Path, oldest: int = RESUMABLE) -> tuple[Arrays, dict[str, Any]]:
             with opened(path, stream) as file:
                 return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise unread(path, error) from error
 
 
 @contextmanager
@@ -216,7 +216,7 @@ def check(path: Path, sha256: str = "") -> None:
         with path.open("rb") as stream:
             found, size = header(path, stream), os.fstat(stream.fileno()).st_size - USER_BLOCK
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise unread(path, error) from error
     if size != found.size:
         raise Unreadable(f"{path}: truncated: {size:,} of {found.size:,} bytes")
     if sha256 not in ("", found.sha256):

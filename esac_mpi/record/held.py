@@ -37,6 +37,11 @@ class Held:
         if self._lock < 0:
             self._lock = lock.take(self.path, create, self._name)
 
+    @property
+    def holds(self) -> bool:
+        """Whether the lock is held."""
+        return self._lock >= 0
+
     def claim(self) -> None:
         """Make the directory, take its lock and sign it."""
         self.path.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.record import files
-from esac_mpi.record.errors import Unreadable
+from esac_mpi.record.errors import Unreadable, unread
 from esac_mpi.record.files import TAIL, Arrays, Image, Joined
 from esac_mpi.record.rows import Rows
 
@@ -74,7 +74,7 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
                 there = [name for name in names if files.stored_as(name, segment.shapes) in segment.shapes]
                 return {name: files.array_of(file, name) for name in there}
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise unread(path, error) from error
 
 
 @lru_cache(maxsize=10_000)

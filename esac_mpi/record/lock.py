@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def ask(path: Path, patience: float = 0.0) -> None:
     """
     descriptor = os.open(path / LOCK, os.O_RDWR)
     try:
-        waits = _waits(path, descriptor, patience if _has_locks(descriptor) else 0.0)
+        waits = _waits(path, descriptor, patience if _has_locks(descriptor) else 0.0, lambda: "")
         while not is_free(path):
             next(waits)
     finally:
@@ -93,7 +93,7 @@ def is_free(path: Path, name: str = LOCK) -> bool:
 
 def _locked(file: Path, descriptor: int, patience: float) -> bool:
     """Lock a run.lock; return whether the file system has locks. Raises Refused for one that may be held after so long [s]."""
-    waits = _waits(file.parent, descriptor, patience)
+    waits = _waits(file.parent, descriptor, patience, lambda: _silence(file.parent, descriptor))
     while True:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,12 +115,12 @@ def _has_locks(descriptor: int) -> bool:
     return True
 
 
-def _waits(path: Path, descriptor: int, patience: float) -> Iterator[None]:
-    """Wait a while at each step, and say so once where it lasts. Raises Refused, naming the holder, after so long [s]."""
+def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]) -> Iterator[None]:
+    """Wait a while at each step, and say so once where it lasts. Raises Refused, with the holder and more, after so long [s]."""
     end, pause = time.monotonic() + patience, SHORT / 10  # a reader that asks whether the run lives holds it for an instant
     while True:
         if time.monotonic() >= end:
-            raise _refusal(path, _holder(descriptor), _silence(path, descriptor))
+            raise _refusal(path, _holder(descriptor), more())
         if pause < SHORT <= 2 * pause and patience > SHORT:
             told = "%s: in use by another run (host %s, pid %s), which may be ending: waits for up to %.0f s"
             logger.warning(told, path, *_holder(descriptor)[:2], patience)
@@ -176,7 +176,7 @@ def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
 
 def _silence(path: Path, descriptor: int) -> str:
     """Return what to say of a holder that has not touched its run.lock for long: a file server may keep a dead host's locks."""
-    silent = time.time() - os.fstat(descriptor).st_mtime
+    silent = _server_time(path) - os.fstat(descriptor).st_mtime
     return f", silent for {silent / 60:.0f} minutes: if that host is down, remove {path / LOCK}" if silent > SILENT else ""
 
 

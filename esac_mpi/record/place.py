@@ -9,7 +9,7 @@ from pathlib import Path
 from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, updated
 from esac_mpi.directory import CONFIG, is_run
 from esac_mpi.record.checkpoints import Checkpoint
-from esac_mpi.record.errors import PASSING, Refused, Unsaved
+from esac_mpi.record.errors import PASSING, Refused, Unsaved, unread
 from esac_mpi.record.files import free
 
 logger = logging.getLogger(__name__)
@@ -27,12 +27,12 @@ def check(path: Path) -> None:
         raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
 
 
-def problem(path: Path, error: OSError) -> Refused | Unsaved:
+def problem(path: Path, error: OSError) -> Exception:
     """Return what an error of the file system at a start means: another directory, a full disk, or trying again."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Unsaved(f"{path}: {error.strerror}; free {free(path)}")
     if error.errno in PASSING:
-        return Unsaved(f"{path}: {error.strerror}: the file system is away; the same command goes on when it is back")
+        return unread(path, error)
     return Refused(f"{path}: {error.strerror}; choose another --run-dir")
 
 

@@ -15,7 +15,7 @@ from esac_mpi.config import Config, to_toml
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
 from esac_mpi.record import lock, place, reading, replays, task
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.errors import Unreadable, Unsaved
+from esac_mpi.record.errors import Away, Unreadable, Unsaved
 from esac_mpi.record.files import Arrays, digest, image, replace
 from esac_mpi.record.held import Held
 from esac_mpi.record.history import HISTORY, History, manifest
@@ -139,8 +139,9 @@ class Run:
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
+        held = self._held.holds
         self._held.claim()
-        if self.restored is None:  # another start may have been here while its lock was waited for
+        if not held:  # another start may have been here while its lock was waited for
             self._find()
         for folder in (self.path, self.path / REPLAY, self.path / HISTORY):
             for leftover in folder.glob("*.tmp.[0-9]*"):
@@ -274,7 +275,7 @@ class Run:
         try:
             self._fill(replay, self.restored)
         except Unreadable as error:
-            if self.restored.source.name == PREVIOUS:
+            if self.restored.source.name == PREVIOUS or isinstance(error, Away):
                 raise
             self._fill(replay, self._go_back(str(error)))
 
