@@ -1,5 +1,6 @@
 """What a GPU can be in the way of, on a machine without one: torch's answers are made up."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from esac_mpi.learners.chunks import Chunks
 from esac_mpi.policy import Layout
 
 OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
-FREE = 2**28 + 1000  # bytes
+FREE = gpu.WORKSPACE + 1000  # bytes
 ROOT: Any = SimpleNamespace(rank=0)
 FOREIGN = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImageForDevice'"
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported"
@@ -28,7 +29,7 @@ BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kern
 
 @pytest.fixture
 def cuda(monkeypatch):
-    """Let torch see two GPUs, with 256 MiB and 1,000 of 5,000,000,000 bytes free; keep what is asked of it."""
+    """Let torch see two GPUs, with 1 GiB and 1,000 of 5,000,000,000 bytes free; keep what is asked of it."""
     asked = SimpleNamespace(device=None, deterministic=None, tf32=torch.backends.cuda.matmul.allow_tf32)
     answers = {
         "is_available": lambda: True, "device_count": lambda: 2, "init": lambda: None, "synchronize": lambda: None,
@@ -63,7 +64,9 @@ def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(cuda
     assert gpu.choose(settings(named)) == torch.device("cuda", number)
     assert (cuda.device, cuda.deterministic) == (number, "error")
     assert gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    assert gpu.named(torch.device("cuda", number)) == f"cuda:{number} (GPU)"
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    assert gpu.named(torch.device("cuda", number)) == "cuda (GPU, 132 multiprocessors, CUDA 12.8, cuBLAS :4096:8)"
     assert not torch.backends.cuda.matmul.allow_tf32
     gpu.choose(settings(named, "tf32"))
     assert torch.backends.cuda.matmul.allow_tf32
@@ -117,6 +120,34 @@ def test_an_actor_is_brought_from_the_device_by_one_copy():
             assert array.strides == copied.strides
             assert np.array_equal(array, copied)
             assert not np.shares_memory(array, copied)
+
+
+def test_a_process_that_has_made_products_before_is_told_what_to_set(cuda, monkeypatch):
+    def probe():
+        assert cuda.deterministic == "error"  # torch looks whether its first product repeats only if that is asked for
+        raise RuntimeError("Deterministic behavior was enabled ... set an environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
+
+    monkeypatch.setattr(gpu, "probe", probe)
+    with pytest.raises(NoDevice, match=r"has made products on a GPU before .*: set CUBLAS_WORKSPACE_CONFIG=:4096:8 before"):
+        gpu.choose(settings("cuda"))
+
+
+def test_a_graph_has_a_stream_of_its_device_and_a_workspace_of_its_own(monkeypatch):
+    """torch's own stream for captures is the first device's, and its workspace goes with the first graph that does."""
+    done = []
+
+    @contextmanager
+    def graph(graph, stream, capture_error_mode):
+        done.append((stream, capture_error_mode))
+        yield
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: object())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay="replay"))
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: done.append("cleared"), raising=False)
+    device = gpu.Cuda()
+    assert device.capture(lambda: done.append("recorded")) == "replay"
+    assert done == ["cleared", (device._side, "thread_local"), "recorded", "cleared"]
 
 
 @pytest.mark.parametrize(("workspace", "fits"), [(":16:8", True), (":4096:2", False)])
@@ -174,7 +205,7 @@ def test_too_little_memory_is_told_in_bytes_before_any_is_taken(cuda):
     with pytest.raises(NoDevice, match=told):
         gpu.refuse_too_large(1001, "x")
     made = sac()
-    made.device, needed = torch.device("cuda"), Chunks.bytes(made) + 2**28
+    made.device, needed = torch.device("cuda"), Chunks.bytes(made) + sum(tensor.nbytes for tensor in made.kept()) + 2**30
     with pytest.raises(NoDevice, match=rf"SAC's replay of 500 transitions and what updates draw need {needed:,} bytes"):
         made.ready()
 
@@ -217,7 +248,7 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
     monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 4321.4)
     config, env = updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}), make("CyclicMDP-v0")
     (line,) = check.learner(config, env, ROOT)
-    assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 268,436,456 free beside this learner; driver ")
+    assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 1,073,742,824 free beside this learner; driver ")
     assert line.found.endswith("; 4,321 updates/s, fp32")
 
     monkeypatch.setattr(chunks, "updates_per_second", raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"))

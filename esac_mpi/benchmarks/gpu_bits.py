@@ -143,6 +143,7 @@ def many(learner: Any) -> None:
 def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]:
     """Check that graphs have the bits of operations, that they have them again, and that a CPU's losses are close."""
     for kind, (_, changes) in KINDS.items():
+        learners.clear()  # of the kind before
         graphs = device != "cpu"
         captured, again, plain = (made(kind, device, way, hidden) for way in (graphs, graphs, False))
         found = losses(captured)

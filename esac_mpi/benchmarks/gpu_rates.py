@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi import learners
 from esac_mpi.benchmarks import gpu_bits, learner
 from esac_mpi.benchmarks.competitors import ACTION
 from esac_mpi.benchmarks.gpu_bits import Finding
@@ -27,6 +28,7 @@ def updates(device: str, seconds: float = 1.5) -> Iterator[Finding]:
     from esac_mpi.learners.chunks import updates_per_second
 
     for hidden, batch in learner.ON_GPU:
+        learners.clear()  # of the size before
         made = gpu_bits.made("SAC", device, device != "cpu", hidden, batch_size=batch)
         rate = updates_per_second(made, seconds)
         host, drawn = host_seconds(made, max(int(rate * seconds), 1)), drawing(batch, ACTION)
@@ -62,6 +64,7 @@ def drawing(batch: int, action: int, count: int = 256) -> float:
 def competing(device: str, names: tuple[str, ...], seconds: float = 0.7, rounds: int = 2) -> Iterator[Finding]:
     """Measure the updates/s of some of the competitors of `bench learner`, size by size, taking turns."""
     for hidden, batch in learner.ON_GPU:
+        learners.clear()
         found = learner.on_gpu(hidden, batch, device, 1, seconds)
         rates = turns({name: turn for name, turn in found.items() if name in names}, rounds, failed)
         for each in against("learner", case(hidden, batch), rates, "updates/s"):

@@ -90,7 +90,8 @@ class GradientLearner(ABC):
         """
         if self.device.type == "cuda":
             what = f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions and what updates draw"
-            gpu.refuse_too_large(Chunks.bytes(self), what)
+            copies = sum(tensor.nbytes for tensor in self.kept())  # which a capture makes, and lets go of
+            gpu.refuse_too_large(Chunks.bytes(self) + copies, what)
             self.chunks = Chunks(self, gpu.Cuda())
 
     def due(self) -> tuple[Operations, ...]:

@@ -18,7 +18,7 @@ from esac_mpi.learners import NoDevice
 Work = Callable[[], object]  # operations on a device's tensors
 REPEATING = (":4096:8", ":16:8")  # workspaces of cuBLAS with which equal products have equal bits
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-WORKSPACE = 2**28  # what libraries and graphs take for themselves, generously [bytes]
+WORKSPACE = 2**30  # what libraries and graphs take for themselves, generously: a graph 32 MiB for cuBLAS alone [bytes]
 REMEDY = "ask the scheduler for one of your own, or use cpu"
 
 
@@ -81,10 +81,17 @@ class Cuda:
         torch.cuda.current_stream().wait_stream(side)
 
     def capture(self, work: Work) -> Work:
-        """Record a graph; it begins when the device has done all before. Threads of an MPI may ask the driver meanwhile."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        """Record a graph; it begins when the device has done all before. Threads of an MPI may ask the driver meanwhile.
+
+        On a stream of the current device: torch's own for captures is of the first device that was captured on. And with a
+        workspace of cuBLAS in its own memory: a graph that goes takes along the one of its stream, which others may hold
+        (torch's issue 193402).
+        """
+        graph, forget = torch.cuda.CUDAGraph(), getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+        forget()
+        with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
             work()
+        forget()
         return graph.replay
 
 
@@ -111,16 +118,24 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
         if number < count:
             torch.cuda.set_device(number)
             torch.cuda.synchronize()  # makes the context, which is refused where another process has the device to itself
+            repeat(options)
             probe()
     except (RuntimeError, AssertionError) as error:
+        if VARIABLE in str(error):  # torch looks at the first product of a process
+            said = f"this process has made products on a GPU before {VARIABLE} was set, and would not repeat its bits"
+            raise NoDevice(f"{said}: set {VARIABLE}={REPEATING[0]} before Python starts") from error
         remedy = "install a torch that was built for it, or use cpu" if "kernel image" in str(error) else REMEDY
         raise NoDevice(f"{seen}: {sentence(error)}; {remedy}") from error
     if number >= count:
         raise NoDevice(f"{seen}; {REMEDY}")
+    return torch.device("cuda", number)
+
+
+def repeat(options: config.Learner) -> None:
+    """Let a GPU's bits repeat, or torch refuse what would not; before the first product of this process."""
     torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which loads torch's compiler, for seconds
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
-    return torch.device("cuda", number)
 
 
 def probe() -> None:
@@ -180,8 +195,12 @@ def no_room(error: Exception) -> NoDevice:
 
 
 def named(device: torch.device) -> str:
-    """Return a device's name for the run file: bits are promised on one model."""
-    return str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
+    """Return a device's name for the run file, with what its bits depend on: the model, how much of it, CUDA, the workspace."""
+    if device.type == "cpu":
+        return str(device)
+    parts = torch.cuda.get_device_properties(device).multi_processor_count
+    told = f"{torch.cuda.get_device_name(device)}, {parts} multiprocessors, CUDA {torch.version.cuda}"
+    return f"{device.type} ({told}, cuBLAS {os.environ.get(VARIABLE, '')})"
 
 
 def driver(path: Path = Path("/proc/driver/nvidia/version")) -> str:

@@ -176,20 +176,31 @@ class PPO:
             yield False
         episode.env = env
 
+    def _generators(self) -> list[torch.Tensor]:
+        """Return the states of torch's generators from which the library may draw: the CPU's, and the device's."""
+        on_device = [torch.cuda.get_rng_state(self.device)] if self.device.type == "cuda" else []
+        return [torch.get_rng_state(), *on_device]
+
+    def _draw_on(self, states: list[torch.Tensor]) -> None:
+        """Let torch's generators go on from such states."""
+        torch.set_rng_state(states[0])
+        for state in states[1:]:
+            torch.cuda.set_rng_state(state, self.device)
+
     def _collect(self, env: Env, k: int, steps: int, returns: list[float]) -> Generator[bool, None, list[Row]]:
         """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
-        random = torch.get_rng_state()  # the library draws from torch's own generator (the CPU's), which others may use too
+        random = self._generators()  # the library draws from torch's own generators, which others may use too
         for _ in range(steps):
             episode = self._episode = self._episode or self._started(env, k, steps, returns)
             observation = self._standardised(episode.observation)[None].copy()
             if self.seen is not None:
                 count_in(self.seen, episode.observation)
-            torch.set_rng_state(random)
+            self._draw_on(random)
             with torch.no_grad():
                 drawn, value, log_prob = policy(torch.as_tensor(observation, device=self.device))
-            random, drawn = torch.get_rng_state(), drawn.cpu().numpy()
+            random, drawn = self._generators(), drawn.cpu().numpy()
             start, action = not episode.actions, self._action(drawn)
             self.env_steps += 1
             answer = transition(env, action)
