@@ -4,6 +4,8 @@ The system gives a replay memory as rows are written, so that one too large ends
 of this budget ever writes: a capacity that it does not reach costs nothing.
 """
 
+from typing import Any
+
 from esac_mpi import ram
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
@@ -40,6 +42,11 @@ def needed(config: Config, env: Env) -> int:
     if not table(config):
         return 0
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
+
+
+def is_cut(config: Config, horizon: int, replay: Any, count: int) -> bool:
+    """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of."""
+    return replay is not None and count > replay.capacity < room(config, horizon)
 
 
 def unseen(config: Config, horizon: int) -> str:

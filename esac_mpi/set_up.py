@@ -240,7 +240,8 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     try:
         if job.learner is not None:
             first, stop = job.run.restored.replay_bounds
-            if is_cut(job, stop - first):
+            if capacity.is_cut(job.config, job.env.horizon, job.learner.replay, stop - first):
+                refuse_half_way(job, job.run)
                 job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
@@ -257,10 +258,13 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         raise
 
 
-def is_cut(job: Job, count: int) -> bool:
-    """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of."""
-    found = job.learner.replay
-    return found is not None and count > found.capacity < capacity.room(job.config, job.env.horizon)
+def refuse_half_way(job: Job, run: "Run") -> None:
+    """Raise Refused where tasks under way read transitions for which a smaller budget leaves no room."""
+    from esac_mpi.record import Refused
+
+    if run.restored and state.reads_replay(job.state, run.restored.state):
+        told = "stopped within a generation, whose tasks read transitions for which this budget leaves no room"
+        raise Refused(f"{run.path}: {told}: go on with the budget of before to the end of the generation")
 
 
 def keep_order(job: Job, run: "Run") -> None:

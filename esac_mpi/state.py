@@ -70,6 +70,11 @@ def replay_rows(state: Any) -> np.ndarray | None:
     return next((getattr(state, f.name) for f in fields(state) if f.metadata.get("elsewhere")), None)
 
 
+def reads_replay(state: Any, saved: Mapping[str, np.ndarray]) -> bool:
+    """Return whether a saved state is one within a generation whose tasks read the replay that the state has room for."""
+    return replay_rows(state) is not None and any(np.any(saved[f.name]) for f in fields(state) if f.metadata.get("begun"))
+
+
 def shares_replay(kind: Any) -> bool:
     """Return whether a kind of state has the learner's replay, on each node."""
     return any(f.metadata.get("elsewhere") for f in fields(kind))

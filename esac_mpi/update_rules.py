@@ -6,7 +6,7 @@ what they say. f_z is an individual's fitness, f_mean that of the mean, larger i
 - p_positive and p_negative, which the paper gives to (6), (8) and (10), weigh (9) too; (9) as printed has both 1.
 - An individual or a mean so far below the baseline that the denominator of (9) or (10) is not positive: above the baseline the
   individual is all that counts, p = p_positive; at it or below it p = 0, as the paper says of (10).
-- An individual whose fitness is not finite changes nothing. A mean whose fitness is not finite gives way: p = p_positive.
+- An individual whose fitness is not finite changes nothing. A mean of which no finite return is known gives way: p = p_positive.
 - The public code freezes the history of the 1/5 rule once it is full; here it slides (`SuccessRule.frozen`).
 """
 

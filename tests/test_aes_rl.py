@@ -106,6 +106,21 @@ def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
     assert p == pytest.approx([0.5, 50 / 150, 0.5])  # (100 + 60 - 110) / (100 + that); by its own mean's return 150 / 250
 
 
+def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
+    aes = AESRL(workers=1, relative_baseline=100.0, start_steps=0)
+    state = SimpleNamespace(
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
+        task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
+        mean_told=0,
+    )  # fmt: skip
+    driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
+    for means in ([np.nan, np.nan], [400.0, np.nan], [np.nan, np.nan]):
+        result = Result(50.0, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), 8, 0, 0.0)
+        Driver._arrived(driver, SimpleNamespace(worker=0), result)
+    np.testing.assert_array_equal(state.row[:3, COLUMNS.index("mean_return")], [np.nan, 400, 400])
+    assert state.row[:3, COLUMNS.index("p")].tolist() == [aes.p_positive, 0, 0]  # where nothing is known it gives way
+
+
 @pytest.mark.parametrize(
     ("fitness", "mean_return", "variance", "successes"),
     [(np.nan, 5.0, 1.0, [0]), (4.0, 5.0, 0.99, [0]), (6.0, 5.0, 1 / 0.99, [1]), (4.0, np.nan, 1 / 0.99, [1])],
@@ -122,7 +137,7 @@ def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing
     assert state.successes.tolist() == successes
 
 
-def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_run(tmp_path, monkeypatch):
+def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_run(tmp_path, monkeypatch, capfd):
     """900 steps are reached before the last of a generation's arrivals, where all is given up."""
     line = [*SMALL, *TASK, "--budget.nominal_steps", 900]
     assert started(*line, "--run-dir", tmp_path / "straight") == 0
@@ -138,6 +153,9 @@ def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_r
     monkeypatch.setattr(Driver, "told", told)
     assert started(*line, "--run-dir", tmp_path / "parts") == 75
     assert 0 < given_up[0] < 6
+    assert started(*SMALL, *TASK, "--budget.nominal_steps", 100, "--run-dir", tmp_path / "parts") == 2
+    said = "stopped within a generation, whose tasks read transitions for which this budget leaves no room: go on with the budget"
+    assert said in capfd.readouterr().err
     assert started(*line, "--run-dir", tmp_path / "parts") == 0
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 

@@ -69,6 +69,18 @@ def test_updates_counts_them(tmp_path, capsys):
     assert curves.column(opened(paths[0])[0], "metrics/gradient_updates").tolist() == [10, 20, 30]
 
 
+def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
+    run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "cem_rl", "task.id": "A-v0"}), {})
+    for g in (1, 2):
+        row = {"generation": g, "env_steps_population": 100 * g, "gradient_updates": 100 * g, "member_updates": 500 * g}
+        run.append(row, {"wall_seconds": 2.0 * g})
+    run.checkpoint(2, {"theta_es": np.ones(3, np.float32)}, {})
+    run.close()
+    drawing = plots.updates(opened(tmp_path / "a"))
+    drawn = {axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in drawing.axes if axes.lines}
+    assert drawn == {"gradient updates": [100, 200], "gradient updates of members": [500, 1000]}
+
+
 def test_scaling_of_generations(tmp_path, capsys):
     one, two = make(tmp_path / "one", ranks=1), make(tmp_path / "two", ranks=2, scale=0.6)
     four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)

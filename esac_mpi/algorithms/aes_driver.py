@@ -148,8 +148,9 @@ class Driver:
     def _arrived(self, task: Task, result: Result) -> None:
         """Move the distribution to or from an individual, and keep what it saw."""
         state, worker = self.state, task.worker
-        if state.task_told[worker] >= state.mean_told:  # of an older mean it is where it was trained for long
-            state.mean_return, state.mean_told = float(result.mean_returns.mean()), int(state.task_told[worker])
+        known = result.mean_returns[np.isfinite(result.mean_returns)]  # an unstable episode tells nothing of the mean
+        if known.size and state.task_told[worker] >= state.mean_told:  # of an older mean it is where it was trained for long
+            state.mean_return, state.mean_told = float(known.mean()), int(state.task_told[worker])
         p = moved(self.params.config.aes_rl, state, result)
         self._keep(result)
         lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0

@@ -90,10 +90,10 @@ def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tu
 def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[int, None, None]:
     """Put what an order brings into this node's ring, and wait for what others bring."""
     if order.rows is not None:
-        write_ring(state.replay, order.rows, order.held)
-        while state.written[0] < order.first:
+        while state.written[0] < order.first:  # before it writes: what others bring may take the places of its older rows
             time.sleep(PAUSE)
             yield 0
+        write_ring(state.replay, order.rows, order.held)
         fence()
         state.written[0] = max(int(state.written[0]), order.held)
     while state.written[0] < order.held:

@@ -22,6 +22,7 @@ def summary(run: RunFiles) -> dict[str, Any]:
         "env_steps": {kind: measures.env_steps(run, kind) for kind in measures.KINDS},
         "nominal_steps": last(run, "nominal_steps") or 0,
         "gradient_updates": last(run, "gradient_updates") or 0,
+        "member_updates": last(run, "member_updates") or 0,
         "unstable_episodes": last(run, "unstable_episodes") or 0,
         "sigma": last(run, "sigma"),
         "best_return": measures.best_return(run),

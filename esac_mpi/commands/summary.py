@@ -10,6 +10,7 @@ generation            generations in the published history, which is at most 30 
 best_return           best mean return of an evaluation, of whichever policy of the run was better
 final_return          the same of the last generation of a complete run; null before
 last_evaluation       mean return of each policy (theta_es, sac, td3 ...) in the last evaluation, and its generation
+gradient_updates, member_updates  of the learner; of a population's members (CEM-RL, AES-RL, distillation)
 theta_sha256, state_sha256      of the newest checkpoint, made in generation `checkpoint_generation`
 parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall seconds of the evaluation);
                       wall is rank 0's, or the busiest rank's if that is longer

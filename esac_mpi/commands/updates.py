@@ -3,8 +3,8 @@
     esac-mpi updates RUN [RUN ...] [--x env_steps|nominal_steps|wall|generation] [--seeds] [--out NAME]
 
 Runs of one task, algorithm and settings are seeds of one group: interquartile mean and 95 % interval, a panel per task. An
-update is one of all the learner's networks. The paper's horizontal axis is nominal_steps. Writes NAME.png and NAME.pdf. Needs
-matplotlib. Cost: 2 s, and 0.1 s a run.
+update is one of all the learner's networks; those of a population's members (CEM-RL, AES-RL, distillation) have panels of their
+own. The paper's horizontal axis is nominal_steps. Writes NAME.png and NAME.pdf. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
