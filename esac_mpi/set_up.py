@@ -81,7 +81,9 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
         go_back(job, origin, source)
     except BaseException as error:
         if job.run:
-            if isinstance(error, Ended) and error.code not in (FINISHED, UNSAVED):
+            from esac_mpi.record import Away
+
+            if isinstance(error, Ended) and error.code != FINISHED and error.kind is not Away:
                 fail(job)
             job.run.close()
         raise

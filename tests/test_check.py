@@ -255,11 +255,17 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     ],
 )
 def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, found, better):
-    (line,) = task.work(settings(**changes), make("CyclicMDP-v0"), ranks)
+    (line,) = task.work(settings(**changes), make("CyclicMDP-v0", 1000), ranks)
     assert found in line.found
     assert better in line.remedy
     assert bool(better) == bool(line.remedy)
     assert not line.fatal
+
+
+def test_a_learner_whose_episodes_are_cut_has_a_line():
+    _, line = task.work(settings(algorithm="sac"), make("CyclicMDP-v0"), 1)  # 2,000 steps
+    assert (line.subject, line.found) == ("learner", "its episodes are cut")
+    assert line.remedy.endswith("in a new run --sac.steps_per_generation 2000 for all")
 
 
 def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_noted(world):

@@ -239,7 +239,7 @@ def test_a_run_that_came_while_the_lock_was_waited_for_is_gone_on_with(tmp_path,
         if not others:
             others.append(held)
             make(tmp_path)
-        honest(held)
+        return honest(held)
 
     monkeypatch.setattr(record.held.Held, "claim", claim)
     run = begin(tmp_path)

@@ -137,12 +137,12 @@ def figure(
 
 def counts(name: str) -> Quantity:
     """Return what a counter has come to."""
-    return lambda run, x: column_curve(run, x, column(run, f"metrics/{name}").astype(float))
+    return lambda run, x: column_curve(run, x, np.maximum(column(run, f"metrics/{name}"), 0).astype(float))
 
 
 def updates(runs: list[RunFiles], x: str = "env_steps", seeds: bool = False) -> Figure:
     """Return the figure of gradient updates so far. Raises Unusable."""
     counted = {"gradient updates": counts("gradient_updates")}
-    if any(column(run, "metrics/member_updates").any() for run in runs):
+    if any((column(run, "metrics/member_updates") > 0).any() for run in runs):  # less: not counted by an older version
         counted["gradient updates of members"] = counts("member_updates")
     return summary(grouped(runs), counted, x, "Gradient updates so far", seeds, counts=True)

@@ -37,17 +37,14 @@ class Held:
         if self._lock < 0:
             self._lock = lock.take(self.path, create, self._name)
 
-    @property
-    def holds(self) -> bool:
-        """Whether the lock is held."""
-        return self._lock >= 0
-
-    def claim(self) -> None:
-        """Make the directory, take its lock and sign it."""
+    def claim(self) -> bool:
+        """Make the directory, take its lock and sign it; return whether the lock was not held before."""
+        before = self._lock >= 0
         self.path.mkdir(parents=True, exist_ok=True)
         self.take(create=True)
         os.pwrite(self._lock, self.token, 0)
         os.ftruncate(self._lock, len(self.token))
+        return not before
 
     def let_go(self) -> None:
         """Release the lock; it may be taken again."""

@@ -176,7 +176,10 @@ def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
 
 def _silence(path: Path, descriptor: int) -> str:
     """Return what to say of a holder that has not touched its run.lock for long: a file server may keep a dead host's locks."""
-    silent = _server_time(path) - os.fstat(descriptor).st_mtime
+    try:
+        silent = _server_time(path) - os.fstat(descriptor).st_mtime
+    except OSError:  # a full disk, a directory that was moved aside
+        return ""
     return f", silent for {silent / 60:.0f} minutes: if that host is down, remove {path / LOCK}" if silent > SILENT else ""
 
 

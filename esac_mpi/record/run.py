@@ -139,13 +139,11 @@ class Run:
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
-        held = self._held.holds
-        self._held.claim()
-        if not held:  # another start may have been here while its lock was waited for
+        if self._held.claim():  # another start may have been here while its lock was waited for
             self._find()
         for folder in (self.path, self.path / REPLAY, self.path / HISTORY):
             for leftover in folder.glob("*.tmp.[0-9]*"):
-                leftover.unlink()
+                leftover.unlink(missing_ok=True)  # another start's look at the server's clock
         last = read_status(self.path)
         if self.restored is not None:
             self._load(self.restored)
@@ -178,6 +176,8 @@ class Run:
             shown = Columns(self.path / METRICS)
             final = shown.read(name for name in shown if name.startswith("final/"))
         except (Unreadable, OSError) as error:
+            if isinstance(error, Away):
+                raise
             logger.warning("%s; the history comes from the checkpoint", error)
             return
         self._shown = {segment.name for segment in shown.closed}

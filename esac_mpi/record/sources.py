@@ -7,19 +7,21 @@ from typing import Any
 from esac_mpi.config import Config, ConfigError, differences, table_of
 from esac_mpi.directory import CONFIG
 from esac_mpi.record import task
-from esac_mpi.record.errors import Refused, Unreadable
+from esac_mpi.record.errors import Away, Refused, Unreadable
 from esac_mpi.record.reading import Columns, RunFiles, open_run
 
 
 def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
     """Return the history of the run whose order a run of this configuration follows (Table.follows).
 
-    now: what provenance says of the task here. Raises Refused where that run is not one to follow.
+    now: what provenance says of the task here. Raises Refused where that run is not one to follow, Away.
     """
     path, name = Path(config.own.follows or ""), f"{table_of(config.algorithm)}.replay"
     try:
         found = open_run(path)
         wrong = problem(found, config, name)
+    except Away:
+        raise
     except (OSError, Refused, Unreadable, ConfigError) as error:
         raise Refused(f"{name}: {error}") from error
     if path.resolve() == run_dir.resolve():

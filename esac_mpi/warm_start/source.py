@@ -15,7 +15,7 @@ from esac_mpi.config import Config, ConfigError, table_of
 from esac_mpi.config.fields import shown
 from esac_mpi.counters import Counters
 from esac_mpi.directory import CHECKPOINT, PREVIOUS, is_run
-from esac_mpi.record import Checkpoint, Refused, Unreadable, begun_otherwise
+from esac_mpi.record import Away, Checkpoint, Refused, Unreadable, begun_otherwise
 from esac_mpi.record.checkpoints import read_checkpoint
 from esac_mpi.record.policies import Policy
 from esac_mpi.record.task import changes
@@ -139,6 +139,8 @@ def newest(said: str, path: Path, whole: bool) -> Checkpoint:
     for name in (CHECKPOINT, PREVIOUS, CHECKPOINT):  # at last one that was published since the first look
         try:
             return read_checkpoint(path / name, whole)
+        except Away:
+            raise
         except (Unreadable, ConfigError) as error:
             found.append(str(error))
     raise Unreadable(f"--from {said}: no readable checkpoint: {'; '.join(found[:2])}")
