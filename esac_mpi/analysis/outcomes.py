@@ -1,5 +1,6 @@
 """What a run came to, as one figure: best and final return, or fitness of the population."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,10 @@ MEASURES = {
     "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
 }
 OF_POLICY = ("best", "final")
-OF_POPULATION = {"population_max": np.nanmax, "mean": np.nanmean}  # of the members' returns in a generation
+OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {
+    "population_max": np.nanmax,
+    "mean": np.nanmean,
+}  # of the members' returns in a generation
 
 
 @dataclass(frozen=True)
