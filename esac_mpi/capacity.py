@@ -44,9 +44,10 @@ def needed(config: Config, env: Env) -> int:
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
 
 
-def is_cut(config: Config, horizon: int, replay: Any, count: int) -> bool:
+def is_cut(job: Any, count: int) -> bool:
     """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of."""
-    return replay is not None and count > replay.capacity < room(config, horizon)
+    found = job.learner.replay
+    return found is not None and count > found.capacity < room(job.config, job.env.horizon)
 
 
 def unseen(config: Config, horizon: int) -> str:

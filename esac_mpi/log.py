@@ -98,6 +98,11 @@ class _Console(logging.Handler):
 
 
 class _File(logging.FileHandler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, if its directory is still there: one that was closed is opened anew."""
+        with suppress(OSError):
+            super().emit(record)
+
     def handleError(self, record: logging.LogRecord) -> None:
         """Lose the line: a full disk is reported where state is saved."""
 

@@ -242,7 +242,7 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     try:
         if job.learner is not None:
             first, stop = job.run.restored.replay_bounds
-            if capacity.is_cut(job.config, job.env.horizon, job.learner.replay, stop - first):
+            if capacity.is_cut(job, stop - first):
                 refuse_half_way(job, job.run)
                 job.learner.replay.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before

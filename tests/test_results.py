@@ -120,7 +120,7 @@ def test_what_is_written_is_read(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["results.csv"]
     head, first, *_ = path.read_text(encoding="utf-8").splitlines()
     assert head.split(",") == [field.name for field in dataclasses.fields(Row)]
-    assert first == "x,small,A-v0,SAC,,0,1,50,50,8,100,1,1,,,4,0,,"
+    assert first == "x,small,A-v0,SAC,,0,1,50,50,8,100,1,1,,,4,0,,,"
 
 
 def test_a_hundred_runs_are_small(tmp_path):

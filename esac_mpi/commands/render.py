@@ -13,8 +13,6 @@ picture, so some minutes for a film of 20 s; 50 trials 5 s.
 import argparse
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,37 +29,7 @@ from esac_mpi.rollout import play
 
 LONGEST = 10_000  # what is shown of a task without a time limit [steps]
 RATE = 25.0  # most pictures of a film [1/s]
-FONT, GAP = 22, 4  # of the text, and between the pictures of a strip [pixels]
-
-
-def labelled(picture: np.ndarray, text: str) -> Any:
-    """Return the picture, SIZE high, with the text on it, as pillow has it."""
-    from PIL import Image, ImageDraw
-
-    image = Image.fromarray(picture)
-    image = image.resize((round(image.width * stage.SIZE / image.height), stage.SIZE))
-    ImageDraw.Draw(image).text(
-        (8, stage.SIZE - FONT - 10), text, fill="white", stroke_fill="black", stroke_width=2, font_size=FONT
-    )
-    return image
-
-
-@contextmanager
-def film(path: Path | None, seconds: float) -> Iterator[Any]:
-    """Give what takes the pictures of a film, each shown for so long [s]; write the film."""
-    if path is None:
-        yield lambda image: None
-    elif path.suffix == ".gif":
-        images: list[Any] = []
-        yield lambda image: images.append(image.quantize())
-        images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0)
-    else:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401 - or imageio's message is about TIFF
-
-        writer: Any = imageio.get_writer(path, fps=1 / seconds)
-        with writer:
-            yield lambda image: writer.append_data(np.asarray(image))
+GAP = 4  # between the pictures of a strip [pixels]
 
 
 def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
@@ -79,12 +47,12 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
     try:
-        with film(options.video, stride * step) as take:
+        with stage.film(options.video, stride * step) as take:
 
             def see(steps: int, total: float) -> None:
                 filmed = options.video and steps % stride == 0
                 if filmed or steps in wanted:
-                    image = labelled(camera.picture(), f"{steps * step:.1f} s   return {total:.0f}")
+                    image = stage.labelled(camera.picture(), f"{steps * step:.1f} s   return {total:.0f}")
                     if steps in wanted:
                         strip.append(image)
                     if filmed:

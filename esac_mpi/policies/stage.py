@@ -7,12 +7,16 @@ here steps them.
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from esac_mpi.envs import Env
 
+FONT = 22  # of a text on a picture [pixels]
 SIZE = 320  # height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
 PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).close()"
 NO_GL = (
@@ -145,3 +149,31 @@ class Watched:
     def unstable(self) -> bool:
         """Whether the simulator warned."""
         return self._env.unstable
+
+
+def labelled(picture: np.ndarray, text: str) -> Any:
+    """Return the picture, SIZE high, with the text on it, as pillow has it."""
+    from PIL import Image, ImageDraw
+
+    image = Image.fromarray(picture)
+    image = image.resize((round(image.width * SIZE / image.height), SIZE))
+    ImageDraw.Draw(image).text((8, SIZE - FONT - 10), text, fill="white", stroke_fill="black", stroke_width=2, font_size=FONT)
+    return image
+
+
+@contextmanager
+def film(path: Path | None, seconds: float) -> Iterator[Any]:
+    """Give what takes the pictures of a film, each shown for so long [s]; write the film."""
+    if path is None:
+        yield lambda image: None
+    elif path.suffix == ".gif":
+        images: list[Any] = []
+        yield lambda image: images.append(image.quantize())
+        images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0)
+    else:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401 - or imageio's message is about TIFF
+
+        writer: Any = imageio.get_writer(path, fps=1 / seconds)
+        with writer:
+            yield lambda image: writer.append_data(np.asarray(image))

@@ -70,7 +70,7 @@ def with_heads_as_here(source: Source, config: Config) -> Source:
         return source
     assert source.sizes is not None
     observations, choices = source.sizes
-    layout = Layout((observations, *source.network["policy.hidden"], choices), source.network["policy.layer_norm"])
+    layout = Layout((observations, *source.network["policy.hidden"], choices), bool(source.network.get("policy.layer_norm")))
     scale = layout.scale(factor)
     return replace(source, policies={name: scale * theta for name, theta in source.policies.items()})
 
