@@ -77,15 +77,15 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
 
 
 def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start, alone):
-    alone(*CYCLIC_ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
-    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as disk:
-        process = start(2, *CYCLIC_ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER)
+    alone(*CYCLIC_ES, "--budget.generations", 300, "--run-dir", tmp_path / "straight")
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as disk:
+        process = start(2, *CYCLIC_ES, "--budget.generations", 300, "--run-dir", disk / "run", program=EAGER)
         wait_for(lambda: rows_published(disk / "run") >= 6)
         with open(disk / "theirs", "wb", buffering=0) as theirs:
             while filled(theirs):
                 pass
         saved = read(disk / "run/checkpoint.h5")[1]["generation"]
-        time.sleep(0.5)
+        time.sleep(0.15)  # of some seconds that the run lasts
         kept = read_checkpoint(disk / "run/checkpoint.h5")  # sound
         (disk / "theirs").unlink()
         output, errors = process.communicate(timeout=100)
