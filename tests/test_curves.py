@@ -5,7 +5,7 @@ import argparse
 import numpy as np
 import pytest
 from commands import command
-from figure_runs import check_pictures, make, opened
+from figure_runs import check_pictures, make, opened, trained
 
 from esac_mpi.analysis import curves, measures, plots
 from esac_mpi.analysis.episodes import WINDOW, training, training_returns
@@ -81,17 +81,6 @@ def test_a_history_may_be_a_frame_beside_columns(tmp_path):
 
 
 # ---- training
-
-
-def trained(path, algorithm, rows, **settings):
-    """Leave a run behind: rows of metrics, 100 learner steps and 2 s each."""
-    run = Run.begin(path, updated(Config(), {"algorithm": algorithm, "task.id": "A-v0", **settings}), {})
-    for g, row in enumerate(rows, 1):
-        run.append({"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g})
-    run.checkpoint(len(rows), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
-    run.status("complete", len(rows))
-    run.close()
-    return opened(path)[0]
 
 
 def phase(name, episodes, mean):

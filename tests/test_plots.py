@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from clocked_runs import erl_run_of
 from commands import command
-from figure_runs import check_pictures, make, opened
+from figure_runs import check_pictures, make, opened, trained
 
 from esac_mpi.analysis import activities, curves, generation_times, grids, groups, plots, timeline
 from esac_mpi.analysis import sensitivity as sensitivities
@@ -70,13 +70,8 @@ def test_updates_counts_them(tmp_path, capsys):
 
 
 def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
-    run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "cem_rl", "task.id": "A-v0"}), {})
-    for g in (1, 2):
-        row = {"generation": g, "env_steps_population": 100 * g, "gradient_updates": 100 * g, "member_updates": 500 * g}
-        run.append(row, {"wall_seconds": 2.0 * g})
-    run.checkpoint(2, {"theta_es": np.ones(3, np.float32)}, {})
-    run.close()
-    drawing = plots.updates(opened(tmp_path / "a"))
+    run = trained(tmp_path / "a", "cem_rl", [{"gradient_updates": 100 * g, "member_updates": 500 * g} for g in (1, 2)])
+    drawing = plots.updates([run])
     drawn = {axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in drawing.axes if axes.lines}
     assert drawn == {"gradient updates": [100, 200], "gradient updates of members": [500, 1000]}
 
@@ -232,13 +227,7 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
 
 
 def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
-    run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "cem_rl", "task.id": "A-v0"}), {})
-    for g in (1, 2):
-        row = {"generation": g, "env_steps_population": 100 * g, "critic_loss": 3.0 * g, "mean_q": 5.0 * g}
-        run.append(row, {"wall_seconds": 2.0 * g})
-    run.checkpoint(2, {"theta_es": np.ones(3, np.float32)}, {})
-    run.close()
-    (found,) = opened(tmp_path / "a")
+    found = trained(tmp_path / "a", "cem_rl", [{"critic_loss": 3.0 * g, "mean_q": 5.0 * g} for g in (1, 2)])
     drawn = {name: quantity(found, "env_steps").y.tolist() for name, quantity in plots.quantities("losses").items()}
     assert {name: values for name, values in drawn.items() if values} == {"critic loss": [3, 6], "mean Q": [5, 10]}
 

@@ -74,6 +74,15 @@ def test_a_part_that_was_imported_anew_is_not_what_a_module_has_that_imported_it
     assert identity.edited(envs.make("task_in_parts:InParts-v0")) == []
 
 
+def arm_of(text, path, monkeypatch):
+    """Return a task of the class Arm of a script, which Python was started with."""
+    path.write_text(text)
+    script = ModuleType("__main__")
+    script.__file__, script.__spec__ = str(path), None
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    return type("Arm", (gymnasium.Env,), {"__module__": "__main__"})()
+
+
 SCRIPT = """
 import os
 import gymnasium
@@ -144,12 +153,7 @@ def test_of_a_script_its_task_counts_and_what_that_uses(tmp_path, monkeypatch, w
     assert was in SCRIPT
     found = set()
     for text in (SCRIPT, SCRIPT.replace(was, now)):
-        (tmp_path / "study.py").write_text(text)
-        script = ModuleType("__main__")
-        script.__file__, script.__spec__ = str(tmp_path / "study.py"), None
-        monkeypatch.setitem(sys.modules, "__main__", script)
-        arm = type("Arm", (gymnasium.Env,), {"__module__": "__main__"})
-        found.add(identity.source("Arm-v0", [arm()]))
+        found.add(identity.source("Arm-v0", [arm_of(text, tmp_path / "study.py", monkeypatch)]))
     assert all(each.startswith("__main__ ") for each in found)
     assert len(found) == 1 + counts
 
@@ -168,11 +172,7 @@ print(policy, arm, run)
 """
     found = []
     for number in ("100", "200"):
-        (tmp_path / "study.py").write_text(text.replace("100", number))
-        script = ModuleType("__main__")
-        script.__file__, script.__spec__ = str(tmp_path / "study.py"), None
-        monkeypatch.setitem(sys.modules, "__main__", script)
-        arm = type("Arm", (gymnasium.Env,), {"__module__": "__main__"})()
+        arm = arm_of(text.replace("100", number), tmp_path / "study.py", monkeypatch)
         arm.spec = SimpleNamespace(entry_point=eval("lambda: None", {"__name__": "__main__"}))
         found.append(identity.source("Arm-v0", [arm]))
     assert found[0] == found[1] != ""

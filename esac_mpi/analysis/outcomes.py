@@ -20,10 +20,10 @@ MEASURES = {
     "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
 }
 OF_POLICY = ("best", "final")
-OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {
+OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {  # of the members' returns in a generation
     "population_max": np.nanmax,
     "mean": np.nanmean,
-}  # of the members' returns in a generation
+}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, updated, value_of
 from esac_mpi.config.files import from_table
-from esac_mpi.config.halves import from_esac, is_resolved, told_of_half
+from esac_mpi.config.halves import from_esac, told_of_half
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
 from esac_mpi.config.sources import names_alone, resolved, set_in_vain, without_default_budget, without_reading
@@ -31,7 +31,7 @@ def joined(file: dict[str, Any], named: dict[str, Any], who: str, source: str, s
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     refuse_unread(config, named, who)
-    if is_resolved(file) and without_default_budget(file, named) is not file:
+    if without_default_budget(file, named) is not file:
         usual = file["budget.nominal_steps"]
         say(f"{source}: budget.nominal_steps = {usual:,}, the default's, counts no more beside another; name it to keep it")
     taken = from_esac(without_reading(file, named), named)

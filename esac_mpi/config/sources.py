@@ -13,20 +13,22 @@ LABELS = ("esac.reading", "erl.reading")  # fields that set others
 
 def resolved(file: dict[str, Any], named: dict[str, Any]) -> Config:
     """Return the configuration that a file and a command line make, both {dotted name: value}, unchecked."""
-    file = without_reading(without_default_budget(file, named) if is_resolved(file) else file, named)
+    file = without_reading(without_default_budget(file, named), named)
     given = spoken(file) | named
     base = updated(Config(), {"budget.nominal_steps": 0} if any(name.startswith("budget.") for name in given) else {})
     return updated(base, {**preset(given), **from_esac(file, named), **given})
 
 
-def without_default_budget(whole: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Return what a whole configuration sets, without the default's limit if it has no other and one is named beside it."""
+def without_default_budget(file: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file sets, of a whole one without the default's limit if it has no other and one is named beside it."""
+    if not is_resolved(file):
+        return file
     limits = {name for name in DEFAULTS if name.startswith("budget.")}
     (usual,) = (name for name in limits if DEFAULTS[name])
-    own = {name for name in limits if whole.get(name)}
-    if own != {usual} or whole[usual] != DEFAULTS[usual] or usual in named or not any(named.get(name) for name in limits):
-        return whole
-    return {**whole, usual: 0}
+    own = {name for name in limits if file.get(name)}
+    if own != {usual} or file[usual] != DEFAULTS[usual] or usual in named or not any(named.get(name) for name in limits):
+        return file
+    return {**file, usual: 0}
 
 
 def without_reading(file: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:

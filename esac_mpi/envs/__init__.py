@@ -33,6 +33,11 @@ class EditedTask(TaskError):
     """A task whose module was edited in a process that had imported it: what is on disk is not what would run."""
 
 
+def is_of(value: object, module: str, name: str) -> bool:
+    """Return whether a value is of a class, or of one derived from it, that is not imported for that."""
+    return any((kind.__module__, kind.__name__) == (module, name) for kind in type(value).__mro__)
+
+
 def broken(id: str, what: str, error: Exception) -> TaskError:
     """Return what to say where a task's own code raised: the error, and in which line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -26,6 +26,7 @@ from esac_mpi.envs import (
     UnstablePhysics,
     action_bounds,
     import_mujoco,
+    is_of,
     nearest,
     rounded_out,
     task_horizon,
@@ -220,8 +221,7 @@ def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
 
 def _is_unstable(error: Exception) -> bool:
     """Return whether an error is MuJoCo's about its physics, or dm_control's, which is not imported for that."""
-    kinds = ((kind.__module__, kind.__name__) for kind in type(error).__mro__)
-    return isinstance(error, mujoco.FatalError) or ("dm_control.rl.control", "PhysicsError") in kinds
+    return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
 
 
 def _flat(observation: np.ndarray) -> np.ndarray:

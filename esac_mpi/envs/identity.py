@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from esac_mpi.envs import Env, import_mujoco
+from esac_mpi.envs import Env, import_mujoco, is_of
 
 RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "dm_env"}  # by provenance.versions
 PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's names: where its files were, how it looks
@@ -51,8 +51,7 @@ def _models(layers: Iterable[Any]) -> Iterator[Any]:
     known: list[Any] = []
     for layer in layers:
         for value in getattr(layer, "__dict__", {}).values():
-            physics = any((base.__module__, base.__name__) == PHYSICS for base in type(value).__mro__)
-            found = value.model.ptr if physics else value
+            found = value.model.ptr if is_of(value, *PHYSICS) else value
             if isinstance(found, import_mujoco().MjModel) and not any(found is one for one in known):
                 known.append(found)
                 yield found

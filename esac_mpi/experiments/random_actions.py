@@ -15,7 +15,7 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.analysis.messages import Unusable, note
-from esac_mpi.analysis.results.rows import changes
+from esac_mpi.analysis.results.rows import changes, form
 from esac_mpi.analysis.results.scores import random_returns
 from esac_mpi.experiments.design import FOLDER, ours
 from esac_mpi.invocation import look_here
@@ -64,7 +64,7 @@ def write(
         except envs.TaskError as error:
             raise Unusable(str(error)) from error
         deviation = found.std(ddof=1) / np.sqrt(episodes)
-        name = ", ".join(filter(None, [id, changes(horizon, kwargs or {})]))
+        name = form(id, changes(horizon, kwargs or {}))
         known[name] = {"mean": found.mean(), "error": deviation, "worst": found.min(), "best": found.max()}
         note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")
     figures = {id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items()) for id in sorted(known)}

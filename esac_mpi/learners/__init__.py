@@ -73,19 +73,20 @@ def load(name: str) -> ModuleType:
 @contextmanager
 def put_back() -> Iterator[None]:
     """Put back what a learner changes of torch in this process, loaded before or meanwhile: settings, global random numbers."""
-    before, name = load("gpu").settings() if "torch" in sys.modules else None, "CUBLAS_WORKSPACE_CONFIG"
-    workspace, generator = os.environ.get(name), sys.modules["torch"].get_rng_state() if "torch" in sys.modules else None
-    there = generator is not None and sys.modules["torch"].cuda.is_initialized()
-    generators = sys.modules["torch"].cuda.get_rng_state_all() if there else []
+    torch: Any = sys.modules.get("torch")
+    name = "CUBLAS_WORKSPACE_CONFIG"
+    before, workspace = load("gpu").settings() if torch else None, os.environ.get(name)
+    generator = torch.get_rng_state() if torch else None
+    generators = torch.cuda.get_rng_state_all() if torch and torch.cuda.is_initialized() else []
     try:
         yield
     finally:
         if gpu := sys.modules.get("esac_mpi.learners.gpu"):
             gpu.restore(before or gpu.AT_FIRST)
-        if generator is not None:
-            sys.modules["torch"].set_rng_state(generator)
+        if torch:
+            torch.set_rng_state(generator)
         if generators:
-            sys.modules["torch"].cuda.set_rng_state_all(generators)
+            torch.cuda.set_rng_state_all(generators)
         os.environ.pop(name, "") if workspace is None else os.environ.update({name: workspace})
 
 

@@ -83,6 +83,11 @@ def changes(horizon: int, kwargs: Mapping[str, object]) -> str:
     return ", ".join(said)
 
 
+def form(task: str, changed: str) -> str:
+    """Return what a task is called with what it is made with beside its id: the key of what random actions return in it."""
+    return f"{task}, {changed}" if changed else task
+
+
 def returns(run: RunFiles, names: list[str]) -> dict[int, float]:
     """Return the mean return of the best of some policies by generation."""
     return dict(zip(*map(np.ndarray.tolist, best_of(run, names)), strict=True))

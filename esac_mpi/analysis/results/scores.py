@@ -20,7 +20,7 @@ from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import Unusable, damaged, note, some
 from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
-from esac_mpi.analysis.results.rows import Row
+from esac_mpi.analysis.results.rows import Row, form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest, reached
 from esac_mpi.invocation import called
 
@@ -177,7 +177,7 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
     if len(ways) > 1:
         told = " and ".join(way or "as its id makes it, or rows of before this was recorded" for way in ways)
         raise Unusable(f"{rows[0].task}: runs in several forms of it have no scale in common, leave files out: {told}")
-    task = ", ".join(filter(None, [rows[0].task, *ways]))
+    task = form(rows[0].task, ways[0])
     if task not in random:
         how = ", with that --horizon or --kwargs" * bool(ways[0])
         command = f"{called('experiment')} random {rows[0].task}"
