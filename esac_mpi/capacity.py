@@ -4,15 +4,18 @@ The system gives a replay memory as rows are written, so that one too large ends
 of this budget ever writes: a capacity that it does not reach costs nothing.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from esac_mpi import ram
+from esac_mpi import ram, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.config import Config, flatten
 from esac_mpi.config.reads import tables, unread
 from esac_mpi.envs import Env
 from esac_mpi.transitions import width
+
+if TYPE_CHECKING:
+    from esac_mpi.record import Checkpoint
 
 GROWS_WITH = ("update_cost", "workers")  # fields with which the reserve grows, where a table has them
 
@@ -44,10 +47,24 @@ def needed(config: Config, env: Env) -> int:
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
 
 
-def is_cut(job: Any, count: int) -> bool:
-    """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of."""
-    found = job.learner.replay
-    return found is not None and count > found.capacity < room(job.config, job.env.horizon)
+def is_cut(config: Config, horizon: int, has: int, count: int) -> bool:
+    """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of.
+
+    has: the transitions that there is room for.
+    """
+    return count > has < room(config, horizon)
+
+
+def half_way(config: Config, horizon: int, begun: Any, restored: "Checkpoint") -> str:
+    """Return why a run does not go on: tasks under way read transitions for which a smaller budget leaves no room; "" if it does.
+
+    begun: the state as before the first generation.
+    """
+    (first, stop), rows = restored.replay_bounds, state.replay_rows(begun)
+    if rows is None or not state.is_half_way(begun, restored.state) or not is_cut(config, horizon, len(rows), stop - first):
+        return ""
+    told = "stopped within a generation, whose tasks read transitions for which this budget leaves no room"
+    return f"{told}: go on with the budget of before to the end of the generation"
 
 
 def unseen(config: Config, horizon: int) -> str:

@@ -194,11 +194,15 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     """Open the run directory, on rank 0."""
     if job.world.rank:
         return None
-    from esac_mpi.record import Run, source
+    from esac_mpi.record import Refused, Run, source
 
-    path = run_directory(job.config)
-    if job.config.own.follows and Run.foresee(path, job.config, origin, fresh, waits=True).restored is None:
-        state.follow(job.state, source(job.config, path, origin))
+    path, follows = run_directory(job.config), job.config.own.follows
+    if follows or state.replay_rows(job.state) is not None:
+        restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
+        if restored is not None and (told := capacity.half_way(job.config, job.env.horizon, job.state, restored)):
+            raise Refused(f"{path}: {told}")
+        if restored is None and follows:
+            state.follow(job.state, source(job.config, path, origin))
     run = Run.begin(path, job.config, origin, fresh)
     log.append_to(run.path / "log.txt", 0, platform.node())
     return run
@@ -241,10 +245,9 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         return
     try:
         if job.learner is not None:
-            first, stop = job.run.restored.replay_bounds
-            if capacity.is_cut(job, stop - first):
-                refuse_half_way(job, job.run)
-                job.learner.replay.make_room(stop - first)
+            (first, stop), found = job.run.restored.replay_bounds, job.learner.replay
+            if found is not None and capacity.is_cut(job.config, job.env.horizon, found.capacity, stop - first):
+                found.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
         state.load(job.state, job.run.restored.state, replay=None if job.learner is None else job.learner.replay)
@@ -258,15 +261,6 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     except (KeyError, ValueError):
         fail(job)
         raise
-
-
-def refuse_half_way(job: Job, run: "Run") -> None:
-    """Raise Refused where tasks under way read transitions for which a smaller budget leaves no room."""
-    from esac_mpi.record import Refused
-
-    if run.restored and state.reads_replay(job.state, run.restored.state):
-        told = "stopped within a generation, whose tasks read transitions for which this budget leaves no room"
-        raise Refused(f"{run.path}: {told}: go on with the budget of before to the end of the generation")
 
 
 def keep_order(job: Job, run: "Run") -> None:

@@ -70,9 +70,9 @@ def replay_rows(state: Any) -> np.ndarray | None:
     return next((getattr(state, f.name) for f in fields(state) if f.metadata.get("elsewhere")), None)
 
 
-def reads_replay(state: Any, saved: Mapping[str, np.ndarray]) -> bool:
-    """Return whether a saved state is one within a generation whose tasks read the replay that the state has room for."""
-    return replay_rows(state) is not None and any(np.any(saved[f.name]) for f in fields(state) if f.metadata.get("begun"))
+def is_half_way(state: Any, saved: Mapping[str, np.ndarray]) -> bool:
+    """Return whether a saved state is one within a generation, which has begun something that is not finished."""
+    return any(np.any(saved[f.name]) for f in fields(state) if f.metadata.get("begun"))
 
 
 def shares_replay(kind: Any) -> bool:

@@ -4,7 +4,7 @@ import sys
 
 from mpi4py import MPI
 
-from esac_mpi import loop
+from esac_mpi import check, loop
 from esac_mpi.comm import World
 from esac_mpi.config import load
 from esac_mpi.job import Ended
@@ -19,5 +19,15 @@ def started(*words: object) -> int:
     except Ended as end:
         print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
         return end.code
+    finally:
+        world.free()
+
+
+def checked(*words: object) -> int:
+    """Look at what a command line would begin, as --check does; return the exit code."""
+    world = World(MPI.COMM_SELF)
+    try:
+        config, fresh = load([str(word) for word in words])
+        return check.check(config, world, fresh=fresh)
     finally:
         world.free()

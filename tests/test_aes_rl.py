@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, run
-from in_process import started
+from in_process import checked, started
 from whole_runs import assert_same_run, killed_at, summary
 
 from esac_mpi.algorithms.aes_driver import Driver
@@ -15,6 +15,7 @@ from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import TIMES, Result
 from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.check import directory
 from esac_mpi.config import AESRL
 from esac_mpi.counters import Counters
 from esac_mpi.learners import LearnerNotFinite
@@ -153,9 +154,13 @@ def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_r
     monkeypatch.setattr(Driver, "told", told)
     assert started(*line, "--run-dir", tmp_path / "parts") == 75
     assert 0 < given_up[0] < 6
-    assert started(*SMALL, *TASK, "--budget.nominal_steps", 100, "--run-dir", tmp_path / "parts") == 2
+    monkeypatch.setattr(directory, "WRITTEN", 2**20)
+    less = [*SMALL, *TASK, "--budget.nominal_steps", 100, "--run-dir", tmp_path / "parts"]
     said = "stopped within a generation, whose tasks read transitions for which this budget leaves no room: go on with the budget"
-    assert said in capfd.readouterr().err
+    before = (tmp_path / "parts" / "status.json").read_text()
+    assert (checked(*less), said in " ".join(capfd.readouterr().out.split())) == (2, True)
+    assert (started(*less), said in capfd.readouterr().err) == (2, True)
+    assert (tmp_path / "parts" / "status.json").read_text() == before  # refused, the run has not failed
     assert started(*line, "--run-dir", tmp_path / "parts") == 0
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 

@@ -5,14 +5,10 @@ import re
 
 import pytest
 from conftest import run as program
-from in_process import started
-from mpi4py import MPI
+from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
 
-from esac_mpi import check
 from esac_mpi.check import directory
-from esac_mpi.comm import World
-from esac_mpi.config import load
 from esac_mpi.envs import identity
 
 TINY = [
@@ -30,11 +26,8 @@ def place(tmp_path, monkeypatch):
 
 def said(argv, capfd):
     """Return the exit code of --check, its line about the run and the lines that go on with it."""
-    config, fresh = load(argv)
-    world = World(MPI.COMM_SELF)
     capfd.readouterr()
-    code = check.check(config, world, fresh=fresh)
-    world.free()
+    code = checked(*argv)
     return code, re.search(r"^  run  +(.*(?:\n {8}.*)*)", capfd.readouterr().out, re.M)[1]
 
 

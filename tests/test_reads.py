@@ -87,6 +87,7 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
     assert {*reads.COMMON, *own_tables, *(table for own in declared for table in own.tables)} == tables
     assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
     assert all({*own.tables_if} <= {*own.tables} for own in declared)
+    assert {name for own in declared for name in own.fields_if} <= {*NAMES}
     values = dict(flatten(Config()))
     for condition in chain.from_iterable(map(reads.conditions, NAMES)):
         for name, allowed in condition.items():
@@ -134,6 +135,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         (["--algorithm", "ppo", "--policy.output", "clip"], "--policy.output: algorithm = ppo does not read it"),
         (["--esac.noise_table_size", "9"], "--esac.noise_table_size: read only with esac.noise = table"),
         ([*NO_PHASES, "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
+        ([*NO_PHASES, "--sac.batch_size", "64"], "--sac.batch_size: read only with esac.sac_phases = true"),
         (
             ["--esac.replayed", "none", "--esac.replayed_members", "3"],
             "--esac.replayed_members: read only with esac.replayed = winners or better or sample",

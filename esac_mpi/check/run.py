@@ -1,6 +1,10 @@
 """The line about what a start would do with what is in the run directory: a new run, one that goes on, or a refusal."""
 
-from esac_mpi import envs, learners, provenance, set_up, state
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from esac_mpi import capacity, envs, learners, provenance, set_up, state
+from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.check.counter import NO_START, begun
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
@@ -9,6 +13,9 @@ from esac_mpi.config import Config
 from esac_mpi.counters import Counters
 from esac_mpi.job import spent
 from esac_mpi.params import make_layout
+
+if TYPE_CHECKING:
+    from esac_mpi.record import Checkpoint
 
 
 def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
@@ -30,8 +37,19 @@ def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank
     if end := set_up.at_once(config, run, spent(config, generation, counters)):
         code, message = end
         return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)]
+    if told := half_way(config, env, world, run.restored):
+        return [Line("run", f"refused at generation {generation}", told, True)]
     changed = f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew" if run.task_changed else ""
     return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)]
+
+
+def half_way(config: Config, env: envs.Env | None, world: World, restored: "Checkpoint") -> str:
+    """Return why a run does not go on within a generation under a smaller budget; empty if it does."""
+    if env is None or not state.shares_replay(ALGORITHMS[config.algorithm].State):  # no tasks read one
+        return ""
+    with suppress(*NO_START):  # which other lines tell
+        return capacity.half_way(config, env.horizon, begun(config, env, world.size)[1], restored)
+    return ""
 
 
 def begun_from(config: Config, env: envs.Env | None, now: dict[str, str], world: World) -> list[Line]:

@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
+# SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
+OF_PHASES = ("lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per_step", "interleaved")
+
 
 @dataclass(frozen=True)
 class Evolution(Table):
@@ -73,7 +76,11 @@ class ESAC(Evolution):
     """algorithm = "esac": Algorithm 1."""
 
     # a phase has its own length, and sees observations as the population does
-    READS = Reads(("sac", "learner"), without=("sac.steps_per_generation", "sac.observation_normalisation"))
+    READS = Reads(
+        ("sac", "learner"),
+        without=("sac.steps_per_generation", "sac.observation_normalisation"),
+        fields_if={f"sac.{name}": "sac_phases" for name in OF_PHASES},
+    )
 
     reading: Literal["recommended", "mended", "paper", "repo"] = "recommended"
     """Sets every switch below to one reading (config/readings.py); single fields override it. recommended: the defaults, what

@@ -41,15 +41,16 @@ def conditions(name: str) -> list[dict[str, tuple[Any, ...]]]:
     return found
 
 
-def conditions_of_table(algorithm: str, name: str) -> list[dict[str, tuple[Any, ...]]]:
-    """Return what a field of an algorithm's own table must be, as `conditions` does, for the table of a field to be read."""
-    table, chosen = name.rpartition(".")[0], declared(algorithm).tables_if
-    return [{f"{table_of(algorithm)}.{chosen[table]}": (table,)}] if table in chosen else []
+def conditions_of_algorithm(algorithm: str, name: str) -> list[dict[str, tuple[Any, ...]]]:
+    """Return what fields of an algorithm's own table must be, as `conditions` does, for it to read a field of another."""
+    table, own, declares = name.rpartition(".")[0], table_of(algorithm), declared(algorithm)
+    found = [{f"{own}.{declares.tables_if[table]}": (table,)}] if table in declares.tables_if else []
+    return found + ([{f"{own}.{declares.fields_if[name]}": (True,)}] if name in declares.fields_if else [])
 
 
 def unmet(config: Config, name: str) -> dict[str, tuple[Any, ...]]:
     """Return the first condition for a field to matter that is not met; an empty one if all are."""
-    needed = conditions_of_table(config.algorithm, name) + conditions(name)
+    needed = conditions_of_algorithm(config.algorithm, name) + conditions(name)
     return next((one for one in needed if all(value_of(config, other) not in values for other, values in one.items())), {})
 
 

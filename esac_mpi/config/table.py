@@ -47,6 +47,7 @@ class Reads:
     also: tuple[str, ...] = ()  # single fields of other tables
     without: tuple[str, ...] = ()  # fields of its tables, or of those that all read, that it does not read
     tables_if: Mapping[str, str] = field(default_factory=dict)  # table -> field of its own that must be this table's name
+    fields_if: Mapping[str, str] = field(default_factory=dict)  # field of another table -> field of its own that must be true
 
 
 class Table:
