@@ -157,6 +157,24 @@ def test_a_benchmark_is_named_before_or_after_its_options(words, name, tasks, ou
     assert (found.name, found.task, out and str(found.out)) == (name, tasks, out)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("rollout --task Hopper-v5", "rollout does not read --task: leave it out"),
+        ("clock --limit 5 --out x.png", "clock does not read --limit, --out: leave them out"),
+        ("history --rounds 2", "history does not read --rounds: leave it out"),
+        ("startup --rounds -1", "--rounds and --limit must be at least 0"),
+        ("race --limit nan", "--rounds and --limit must be at least 0"),
+        ("scaling --cores-per-node 0", "--cores-per-node at least 1"),
+    ],
+)
+def test_options_that_a_benchmark_does_not_read_are_refused(words, said, capsys):
+    with pytest.raises(SystemExit) as end:
+        bench.main(words.split())
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_race_into_a_file_is_refused_in_a_sentence(tmp_path, capsys):
     (tmp_path / "out").write_text("")
     assert bench.main(["race", "--quick", "--only", "SAC", "--out", str(tmp_path / "out")]) == 2

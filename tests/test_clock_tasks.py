@@ -96,13 +96,19 @@ def test_what_is_told_when_is_what_an_event_queue_says_on_any_number_of_ranks(se
     assert clock.busy.max() <= clock.now + 1e-6
 
 
-def run_of(path, generations=2, ranks=1, without=0, older=False):
+def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"):
     """Leave a run of two workers behind, generations of four arrivals.
 
     A task has 2 updates and 3 steps, 2 s and 3 s, on the clock 5 steps; each generation 0.5 s of writing. `without`: so many
     tasks of the first generation were told before a stop. older: no task's time is recorded.
     """
-    settings = {"algorithm": "aes_rl", "aes_rl.workers": 2, "aes_rl.update_cost": 1.0, "evaluation.episodes": 1}
+    settings = {
+        "algorithm": "aes_rl",
+        "aes_rl.workers": 2,
+        "aes_rl.update_cost": 1.0,
+        "aes_rl.order": order,
+        "evaluation.episodes": 1,
+    }
     run = Run.begin(path, updated(Config(), settings), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
     lasted = 20.0 if ranks == 1 else 10.0
     for g in range(1, generations + 1):

@@ -132,6 +132,11 @@ def test_no_virtual_clock_is_proposed_where_it_could_not_be_set(changes):
     assert not schedule.can_be(chosen, Cluster(4, 64))
     assert not schedule.can_be(settings(**PHASES), Cluster(1, 64))
     assert not schedule.can_be(settings(algorithm="sac"), Cluster(4, 64))
+    idle = config.updated(
+        settings(**PHASES), {"sac.updates_per_step": 0.0, "esac.phase_timing": "virtual", "esac.sac_min_steps": 200}
+    )
+    assert not schedule.can_be(idle, Cluster(4, 64))
+    assert "update_cost" not in advice.advice(idle, PIECES, Cluster(4, 64, **FREE), taken(idle, 4))
 
 
 @pytest.mark.parametrize(

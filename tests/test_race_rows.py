@@ -7,7 +7,7 @@ import pytest
 from racing import row
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.benchmarks.race import rows
+from esac_mpi.benchmarks.race import rows, standings
 
 
 def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(tmp_path):
@@ -51,3 +51,38 @@ def test_a_heat_is_of_one_machine():
     later = [made("a", 1, "there"), made("b", 1, "there")]
     assert list(rows.counted([*whole, *later], wanted, "here")) == list(wanted)  # the next seed's heat, on another one
     assert rows.counted([made("c", 0, "here")], wanted, "here") == {}
+
+
+def test_a_seed_that_not_everyone_has_run_yet_does_not_count():
+    made = [row("A", "ESAC", 0, 20.0), row("A", "ESAC", 1, 50.0), row("A", "SB3 PPO", 0, 40.0)]
+    found = standings.Standings(made)
+    assert (found.first("A"), found.medians("A"), found.ratio("A")) == ("ESAC", {"ESAC": 20.0, "SB3 PPO": 40.0}, (2.0, "2"))
+    assert "one seed" in found.markdown()
+    apart = standings.Standings(made[1:])  # no seed in common
+    assert apart.medians("A") == {"ESAC": 50.0, "SB3 PPO": 40.0}
+    both = standings.Standings([*made, row("A", "SB3 PPO", 1, 30.0)])
+    assert both.medians("A") == {"ESAC": 50.0, "SB3 PPO": 40.0}
+    assert "the later of 2 seeds (least to most)" in both.markdown()
+
+
+def test_of_peers_whose_median_is_late_the_best_is_who_came_in():
+    late = [row("A", "ESAC", seed, time) for seed, time in enumerate((40.0, 30.0))]
+    late += [
+        row("A", name, seed, time)
+        for name, first in (("SB3 SAC", 190.0), ("SB3 PPO", 44.0))
+        for seed, time in ((0, first), (1, 190.0))
+    ]
+    found = standings.Standings(late)
+    assert found.best_peer("A") == ("SB3 PPO", math.inf)
+    assert found.ratio("A") == (1.1, "1.1")
+
+
+def test_numbers_are_rounded_once():
+    assert [standings.shown(value, "") for value in (9.876, 9.96, 11.497, 16.538, 999.4, 179_713)] == [
+        "9.9",
+        "10",
+        "11",
+        "17",
+        "999",
+        "180,000",
+    ]

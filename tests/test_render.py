@@ -161,7 +161,8 @@ def test_options_that_are_not_read_are_refused(unread, said, capsys):
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--video", "a.avi"], ["--out", "a.pdf"], ["--trials", "2", "--out", "a.jpg"], ["--frames", "0"]]
+    "wrong",
+    [["--video", "a.avi"], ["--out", "a.pdf"], ["--trials", "2", "--out", "a.jpg"], ["--frames", "0"], ["--seconds", "nan"]],
 )
 def test_wrong_options_are_named(wrong, capsys):
     with pytest.raises(SystemExit) as end:

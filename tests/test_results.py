@@ -196,17 +196,14 @@ def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, capsys):
     ]  # fmt: skip
 
 
-def test_who_was_not_evaluated_by_then_has_a_dash(tmp_path, capsys):
+def test_who_was_not_evaluated_by_then_has_a_dash_and_is_not_best(tmp_path, capsys):
     rows = [
         *history("ES", 0, [(500, 5, 7.0, None)]),
         *history("ES", 1, [(90, 5, 5.0, None)]),
         *history("SAC", 0, [(100, 9, None, 3.0)]),
     ]
     line = next(line for line in printed(capsys, stored(tmp_path / "r.csv", rows)) if line.startswith("| ES"))
-    assert (
-        line
-        == "| ES | **5** (-, 5) | **5** (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | 295, 590 |"
-    )
+    assert line == "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | 295, 590 |"
 
 
 def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, capsys):
@@ -234,6 +231,9 @@ def test_a_table_of_updates_and_one_of_fitness(tmp_path, capsys):
     assert "left out, nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
     assert results.main(["table", stored(tmp_path / "s.csv", study()[:2]), "--measure", "fitness"]) == 2
     assert "nothing to tabulate yet" in capsys.readouterr().err
+    for measure in ("updates", "fitness"):
+        assert results.main(["table", path, "--measure", measure, "--published"]) == 2
+        assert f"--measure {measure} does not read --published: leave it out" in capsys.readouterr().err
 
 
 def test_the_paper_stands_beside(tmp_path, capsys):

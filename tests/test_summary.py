@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from growing_runs import make, tool
 
 from esac_mpi import config as configuration
+from esac_mpi.analysis.measures import PARTS
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
@@ -30,6 +32,12 @@ def test_summary(tmp_path):
     }  # fmt: skip
     assert {key: result[key] for key in expected} == expected
     assert len(result["theta_sha256"]) == len(result["state_sha256"]) == 64
+
+
+def test_every_part_of_a_generation_is_told_by_its_name():
+    page = (ROOT / "docs/hdf5.md").read_text()
+    within = {"noise", "wait", "phase", "updates", "processor", "checkpoint", "lead"}  # parts of these, or beside them
+    assert {*re.findall(r"timing/seconds_(\w+) \|", page)} - within == {*PARTS}
 
 
 def test_evaluation_off_schedule_is_counted_and_final(tmp_path):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from commands import command
 from figure_runs import make, opened
 
@@ -81,6 +82,15 @@ def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):
 
 def three(place, task="A-v0", algorithm="es", values=(10, 20, 60)):
     return [str(make(place / f"{task}-{algorithm}{seed}", (v, v - 1), algorithm, seed, task)) for seed, v in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--published", "pderl-fates"], ["--measure", "fates", "--published", "esac"], ["--published", "esac", "aesrl-times"]],
+)
+def test_rates_and_minutes_stand_beside_no_returns(tmp_path, capsys, words):
+    assert table.main([*three(tmp_path), *words]) == 2
+    assert "the paper prints other figures there than --measure" in capsys.readouterr().err
 
 
 def test_table_in_markdown(tmp_path, capsys):

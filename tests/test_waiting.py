@@ -29,6 +29,12 @@ def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):
     assert "a run has 24 nominal steps, not 25" in capsys.readouterr().err
 
 
+def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path, capsys):
+    path = run_of(tmp_path / "run", order="arrival").path
+    assert command("waiting").main([str(path), "--ranks", "2", "--steps", "12"]) == 0
+    assert "| 0.175 (-) | - |" in capsys.readouterr().out
+
+
 def test_costs_are_of_whoever_the_clock_takes_for_an_individual_and_for_the_critic(tmp_path):
     """Worker 2 of two is the critic, whatever it has; where all was told before a stop nothing is known."""
     run = run_of(tmp_path / "run")

@@ -67,10 +67,20 @@ def curves(run: RunFiles, out: Path | None, step: str) -> Path:
     numbers = ({name: values[g] for name, values in found.items() if np.isfinite(values[g])} for g in range(run.generation))
     folder = out / run.path.resolve().name if out else run.path  # a folder is one run there
     folder.mkdir(parents=True, exist_ok=True)
+    if folder.resolve() != run.path.resolve():
+        claim(folder, run)
     rows = zip(seconds.tolist(), steps.astype(int).tolist(), numbers, strict=True)
     path = folder / EVENTS
     path.write_bytes(b"".join(event_files.content(rows)))
     return path
+
+
+def claim(folder: Path, run: RunFiles) -> None:
+    """Note in a folder whose curves it has. Raises Unusable where they are another run's of the same name."""
+    note, whose = folder / "run.txt", str(run.path.resolve())
+    if (there := note.read_text(encoding="utf-8").strip() if note.exists() else whose) != whose:
+        raise Unusable(f"{folder} has the curves of {there}: choose another --out for {run.path}")
+    note.write_text(f"{whose}\n", encoding="utf-8")
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {"tensorboard": curves, "csv": table}

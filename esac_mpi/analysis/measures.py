@@ -10,7 +10,8 @@ from esac_mpi.analysis.names import POLICIES, policy_order
 from esac_mpi.record import RunFiles
 
 KINDS = ("population", "learner", "evaluation", "replayed")
-PARTS = ("evaluate", "plan", "update", "learn", "evaluation", "record")  # of a generation on rank 0: timing/seconds_<part>
+# of a generation on rank 0: timing/seconds_<part>
+PARTS = ("evaluate", "plan", "update", "offspring", "learn", "evaluation", "record")
 OVER = ("complete", "pruned", "requeue", "failed", "dead")  # states in which no process works at the run
 
 

@@ -1,7 +1,8 @@
 """How long runs take to a number of steps, and who waits: as measured, and computed for other numbers of ranks.
 
 Measured, waiting is what the ranks' time has beside what is recorded (activities.py). Computed, it is what R ranks have less
-of than R times one rank's speed, 1 - T(1) / (R T(R)) with T the computed clock: the same for all algorithms.
+of than R times one rank's speed, 1 - T(1) / (R T(R)) with T the computed clock: the same for all algorithms whose work is the
+same on any number of ranks. Where results are told as they come in (AES-RL's order = arrival) it is not, and none is told.
 """
 
 from collections.abc import Iterator
@@ -57,7 +58,8 @@ def line(task: str, label: str, count: int, runs: list[RunFiles], ranks: list[in
     at: dict[int, tuple[float, float]] = {}
     for r in ranks:
         lasted = np.array([[computed(run, Machine(m))[end] / 60 for m in (1, r)] for run, end in zip(runs, ends, strict=True)])
-        at[r] = float(lasted[:, 1].mean()), float(np.mean(1 - lasted[:, 0] / (r * lasted[:, 1])))
+        same = all(run.config.own.follows is None for run in runs)
+        at[r] = float(lasted[:, 1].mean()), float(np.mean(1 - lasted[:, 0] / (r * lasted[:, 1]))) if same else np.nan
     shares = [idle(run, end) for run, end in zip(runs, ends, strict=True)]
     known = np.array([costs(run) for run in runs])
     mean = (float(known[:, 0].mean()), float(known[:, 1].mean()))
@@ -98,7 +100,8 @@ def text(found: list[Line], ranks: list[int], steps: int) -> str:
     to = f"{steps:,} nominal steps" if steps else "the nominal steps that all runs of a task have"
     about = (
         f"Minutes to {to}, and in brackets the share of the ranks' time that is waited for; means over seeds. Measured as it "
-        "was, with whatever else the machine did; computed from the recorded durations, on cores like those of the run. "
+        "was, with whatever else the machine did; computed from the recorded durations, on cores like those of the run; "
+        "-: not told of an order of arrival, where other ranks get through other tasks. "
         "Costs: what an update of an individual took [steps], and one of the critic [updates of an individual], for "
         "update_cost and critic_cost."
     )
@@ -106,10 +109,15 @@ def text(found: list[Line], ranks: list[int], steps: int) -> str:
     rows = [head, ["---"] * len(head)]
     for one in found:
         measured = f"{number(one.minutes)} ({100 * one.waiting:.1f} %) on {one.ranks}, n={one.seeds}"
-        other = [f"{number(minutes)} ({100 * waiting:.1f} %)" for minutes, waiting in one.computed.values()]
+        other = [f"{number(minutes)} ({share(waiting)})" for minutes, waiting in one.computed.values()]
         own = f"{one.costs[0]:.3g}, {one.costs[1]:.2g}" if np.isfinite(one.costs[0]) else "-"
         rows.append([one.task, one.label, measured, *other, own])
     return "\n".join([about, "", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def share(waiting: float) -> str:
+    """Return a share in per cent, - for none."""
+    return "-" if np.isnan(waiting) else f"{100 * waiting:.1f} %"
 
 
 def number(minutes: float) -> str:

@@ -33,24 +33,38 @@ import os
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))  # before numpy
 
 import json
+import math
 import sys
 from importlib import import_module
 from pathlib import Path
 
-from esac_mpi.analysis.command import parser
+from esac_mpi.analysis.command import parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.invocation import look_here
 
-# modules of esac_mpi.benchmarks
-BENCHMARKS = ("rollout", "generation", "learner", "rivals", "pderl", "aes", "startup", "scaling", "clock", "race", "history")
+OF_SCALING = ("task", "latency", "bandwidth", "cores_per_node", "updates_per_second", "host_per_update", "out")
+READS = {  # modules of esac_mpi.benchmarks: options that not all of them read
+    "rollout": ("rounds",),
+    "generation": ("rounds",),
+    "learner": ("rounds", "device", "bf16"),
+    "rivals": ("rounds",),
+    "pderl": ("rounds",),
+    "aes": ("rounds",),
+    "startup": ("rounds",),
+    "scaling": ("rounds", *OF_SCALING),
+    "clock": ("rounds",),
+    "race": ("rounds", "task", "only", "limit", "out"),
+    "history": (),
+}
+OPTIONS = sorted({name for names in READS.values() for name in names})
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("name", choices=BENCHMARKS)
+    line.add_argument("name", choices=tuple(READS))
     line.add_argument("--json", action="store_true", help="one JSON object a line")
     line.add_argument("--quick", action="store_true", help="seconds in place of minutes, to see that it works")
     line.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
@@ -72,13 +86,20 @@ def command_line() -> argparse.ArgumentParser:
 
 def name_first(words: list[str]) -> list[str]:
     """Return a command line with the benchmark's name in front, where no option that takes several values counts it as one."""
-    places = [i for i, word in enumerate(words) if word in BENCHMARKS and words[i - 1 : i] != ["--out"]]
+    places = [i for i, word in enumerate(words) if word in READS and words[i - 1 : i] != ["--out"]]
     return [words.pop(i) for i in places[:1]] + words
 
 
 def main(argv: list[str]) -> int:
     """Run a benchmark; print its measurements as they come."""
-    options = command_line().parse_args(name_first([*argv]))
+    line = command_line()
+    options = line.parse_args(name_first([*argv]))
+    if not (options.rounds >= 0 and options.cores_per_node >= 1 and 0 <= options.limit < math.inf):
+        line.error("--rounds and --limit must be at least 0, --cores-per-node at least 1")
+    try:
+        refuse_unread(line, options, options.name, [name for name in OPTIONS if name not in READS[options.name]])
+    except Unusable as problem:
+        line.error(str(problem))
     look_here()
     if not options.json:
         print(HEADER, flush=True)

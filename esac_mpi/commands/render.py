@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
     """Write the pictures and print their paths; return 2 for what cannot be shown, 65 for a file that is not a policy."""
     line = command_line()
     options = line.parse_args(argv)
-    if min(options.frames - 1, options.seconds, options.trials) < 0:
+    if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:
         line.error("--frames must be at least 1, --seconds and --trials at least 0")
     try:
         if options.trials:

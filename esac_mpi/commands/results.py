@@ -45,6 +45,7 @@ READ = {  # options of draw, by what is drawn
     "updates": OF_CURVES,
     "sensitivity": ("measure", "field", "normalise", "seeds"),
 }
+UNREAD = {"return": (), "updates": ("of", "published"), "fitness": ("published",)}  # options of table; papers print returns
 OF_PICTURES = sorted({name for names in READ.values() for name in names})
 
 
@@ -61,7 +62,7 @@ def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections
 
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
-    refuse_unread(options.line, options, f"--measure {options.measure}", ("of",) if options.measure == "updates" else ())
+    refuse_unread(options.line, options, f"--measure {options.measure}", UNREAD[options.measure])
     runs, wall = found(options)
     if options.of != CHAMPION:
         champion_of(list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of)

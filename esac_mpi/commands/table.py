@@ -30,6 +30,8 @@ from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
 
+OTHERS = {"pderl-fates": "rates", "aesrl-times": "minutes"}  # what is printed, where it is no return
+
 
 def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
@@ -39,9 +41,12 @@ def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
         raise Unusable("--at-steps and --at-seconds: choose one")
     if machine and not options.at_seconds:
         raise Unusable("--ranks says what wall time is computed for: it needs --at-seconds")
+    names = [] if options.published is None else options.published or ["pderl-fates" if options.measure == "fates" else "esac"]
+    for name in names:
+        if OTHERS.get(name, "returns") != ("rates" if options.measure == "fates" else "returns"):
+            raise Unusable(f"--published {name}: the paper prints other figures there than --measure {options.measure} has")
     runs, how = opened(options.runs), (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy)
     table = table_of(runs, *how)
-    names = [] if options.published is None else options.published or ["esac"]
     printed, sources = published(names, list(table))
     content = rendered(table, printed, [described(runs, *how), *sources], options.format, options.measure != "fates")
     yield from written(content, options.out)

@@ -29,9 +29,11 @@ class Schedule:
 
 
 def can_be(config: Config, on: Cluster) -> bool:
-    """Return whether phases may run on the virtual clock, beside the ranks that evaluate."""
+    """Return whether phases with updates may run on the virtual clock, beside the ranks that evaluate."""
     esac = config.own
-    return isinstance(esac, ESAC) and esac.sac_phases and esac.sac_min_steps > 0 and on.ranks > 1
+    if not isinstance(esac, ESAC) or not esac.sac_phases or on.ranks == 1:
+        return False
+    return esac.sac_min_steps > 0 and config.sac.updates_per_step > 0
 
 
 def told_at_start(config: Config, ranks: int) -> str:

@@ -31,7 +31,7 @@ NOTE = (
     " Each figure is a run's last one at or before the limit: interquartile mean"
     " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in round ones every seed, -"
     " where it has none by then. Few seeds make such intervals too narrow (docs/analysis.md). Bold:"
-    " best of a column, not of the halves."
+    " best of a column, of variants that have all seeds there, not of the halves."
 )
 Column = tuple[str, str, float]  # (head, axis, limit)
 
@@ -66,8 +66,8 @@ def statistic(seeds: np.ndarray) -> float:
 
 
 def best_of(groups: list[np.ndarray]) -> float:
-    """Return the greatest statistic of groups of seeds, nan where none has one."""
-    return max((value for value in map(statistic, groups) if np.isfinite(value)), default=np.nan)
+    """Return the greatest statistic of groups of seeds of which each has a value, nan where there is no such group."""
+    return max((statistic(seeds) for seeds in groups if np.isfinite(seeds).all()), default=np.nan)
 
 
 def cell(seeds: np.ndarray, bold: bool = False) -> str:
@@ -104,7 +104,7 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
         bold = [
-            field == y and measure != "updates" and len(labels) > 1 and statistic(f) == b
+            field == y and measure != "updates" and len(labels) > 1 and np.isfinite(f).all() and statistic(f) == b
             for f, b in zip(found, best, strict=True)
         ]
         taken = ", ".join(

@@ -10,6 +10,7 @@ failed; a peer whose median is one is not who our champion is ahead of.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from esac_mpi.analysis.messages import spanned
@@ -47,13 +48,19 @@ def shown(value: float, beyond: str) -> str:
     """Return a number with the digits that count."""
     if math.isinf(value):
         return beyond
-    return f"{value:.2g}" if value < 10 else f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.2g}" if value < 9.95 else f"{value:.0f}" if value < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
 
 
 def spread(values: Sequence[float], failed: int = 0) -> Spread:
     """Return the spread of times or steps, one of each seed, of which so many are inf because the run failed."""
     ordered = sorted(values)
     return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered), failed)
+
+
+def middle(counts: Sequence[int]) -> str:
+    """Return what the figure in the middle of so many is called: of an even number it is no median."""
+    even, two = any(count % 2 == 0 for count in counts), max(counts) == 2
+    return ("the later" if two else "median, or the later one in the middle,") if even else "median"
 
 
 def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
@@ -96,8 +103,21 @@ class Standings:
         return [entry.name for entry in field.ENTRIES if entry.name in found]
 
     def of(self, task: str, name: str) -> list[Row]:
-        """Return a competitor's rows on a task."""
-        return [row for row in self.rows if (row.task, row.competitor) == (task, name)]
+        """Return a competitor's rows on a task, of the seeds that count there."""
+        counting = self._seeds[task]
+        return [row for row in self.rows if (row.task, row.competitor) == (task, name) and row.seed in counting]
+
+    @cached_property
+    def _seeds(self) -> dict[str, set[int]]:
+        """The seeds of each task that everyone there has run; all where there is none."""
+        found = {}
+        for task in self.tasks:
+            run: dict[str, set[int]] = {}
+            for row in self.rows:
+                if row.task == task:
+                    run.setdefault(row.competitor, set()).add(row.seed)
+            found[task] = set.intersection(*run.values()) or set.union(*run.values())
+        return found
 
     def spread(self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time) -> Spread | None:
         """Return the spread of a competitor's times on a task, None where it has none."""
@@ -126,9 +146,11 @@ class Standings:
     def best_peer(self, task: str) -> tuple[str, float] | None:
         """Return the fastest competitor that is not ours, and its median time, which is not of a run that failed."""
         peers = [entry.name for entry in field.ENTRIES if not entry.ours]
-        spreads = {name: found for name in peers if (found := self.spread(task, name))}
-        medians = {name: found.median for name, found in spreads.items() if not found.is_failed[1]}
-        return min(medians.items(), key=lambda pair: pair[1]) if medians else None
+        spreads = {name: found for name in peers if (found := self.spread(task, name)) and not found.is_failed[1]}
+        if not spreads:
+            return None
+        best = min(spreads, key=lambda name: (spreads[name].median, spreads[name].least, spreads[name].most))
+        return best, spreads[best].median
 
     def ratio(self, task: str) -> tuple[float, str] | None:
         """Return how many times as long as our champion the best peer takes on a task, at least; None without either.
@@ -169,7 +191,7 @@ class Standings:
         """Return what the table holds."""
         one, every = self.rows[0], [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
-        shows = f"median of {spanned([counts[0], counts[-1]])} seeds (least to most)" if counts[-1] > 1 else "one seed"
+        shows = f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds (least to most)" if counts[-1] > 1 else "one seed"
         machines = [machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)]
         each = ", a seed's runs on a task on one of them" * (len(machines) > 1)
         said = (
