@@ -55,8 +55,10 @@ class Table:
     """A piece of one table, at an offset that the address gives."""
 
     def __init__(self, seed: int, d: int, size: int, world: Memory) -> None:
-        if size < d:
-            raise TableTooSmall(f"noise_table_size = {size}: theta alone has {d} parameters")
+        if size < 2 * d:  # a slot's piece is at one of size - d + 1 places
+            raise TableTooSmall(
+                f"noise_table_size = {size}: theta alone has {d} parameters; {2 * d} at least, or slots have one noise"
+            )
         self.values = world.shared((size,))  # float32 [size]
         parts = [part for _, part in noise.blocks(size)]
 

@@ -5,6 +5,7 @@ import itertools
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -173,8 +174,27 @@ def test_a_replay_that_is_damaged_in_both_checkpoints_is_unreadable(tmp_path, sh
         again.restore_replay(Ring(100))
     again.close()
     next((tmp_path / "replay").glob("segment-00000000-*")).unlink()
-    with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000000"):  # seen without reading any
+    with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000000.*--from .* has all but the replay"):
         begin(tmp_path)
+
+
+def test_a_folder_that_cannot_be_listed_ends_no_run(tmp_path, short_segments, monkeypatch):
+    """What is to be deleted is deleted at the next checkpoint."""
+
+    def away(path, pattern):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    run, replay = begin(tmp_path), Ring(20)
+    replay.add(15)
+    save(run, replay, 1)
+    replay.add(25)
+    with monkeypatch.context() as m:
+        m.setattr(Path, "glob", away)
+        save(run, replay, 2)
+    save(run, replay, 3)
+    save(run, replay, 4)
+    assert sorted(file.name[:16] for file in (tmp_path / "replay").iterdir()) == ["segment-00000002", "segment-00000003"]
+    run.close()
 
 
 def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch):

@@ -1,6 +1,8 @@
 """From what no run can begin, what --check says of it, and which seeds are spent."""
 
+import errno
 import gc
+import os
 import re
 import shutil
 import weakref
@@ -16,7 +18,7 @@ from esac_mpi.comm import World
 from esac_mpi.config import load
 from esac_mpi.envs import make
 from esac_mpi.params import make_layout
-from esac_mpi.record import Run
+from esac_mpi.record import Run, replays
 from esac_mpi.warm_start import find
 
 
@@ -81,6 +83,31 @@ def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
     assert not (tmp_path / "own.old-1").exists()
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(errno.EACCES, 2, "Permission denied"), (errno.ESTALE, 74, "system is away")]
+)
+def test_a_source_that_cannot_be_seen_is_a_sentence(sources, tmp_path, monkeypatch, capfd, number, code, said):
+    def unseen(path):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("esac_mpi.warm_start.source.is_run", unseen)
+    assert started(tmp_path / "run", *options("es"), "--seed", 1, "--from", sources("es")) == code
+    told = capfd.readouterr().err.strip()
+    assert (said in told, len(told.splitlines()), (tmp_path / "run").exists()) == (True, 1, False)
+
+
+def test_of_a_run_whose_replay_is_damaged_all_else_is_taken(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(replays, "SEGMENT", 20)
+    assert started(tmp_path / "a", *options("td3"), "--budget.generations", 5) == 0
+    next((tmp_path / "a/replay").iterdir()).unlink()
+    assert started(tmp_path / "a", *options("td3"), "--budget.generations", 9) == 65
+    assert f"another run --from {tmp_path / 'a'} has all but the replay" in capfd.readouterr().err
+    assert started(tmp_path / "b", *options("td3"), "--budget.generations", 1, "--seed", 1, "--from", tmp_path / "a") == 0
+    begun = Run.open(tmp_path / "b").start
+    assert "the learner" in begun["taken"]
+    assert [line for line in begun["not_taken"] if line.startswith("the replay: ") and "segment-" in line]
+
+
 def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capfd):
     words = [*options("es"), "--budget.generations", 1]
     assert started(tmp_path / "a", *words, "--seed", 1, "--from", sources("es")) == 0
@@ -110,7 +137,7 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     assert (code, "WRONG: --from" in line[1]) == (2, True)
     short = ["--es.noise", "table", "--es.noise_table_size", 5]
     code, line = checked(*options("es"), "--from", source, "--seed", 1, *short)
-    assert (code, line[1].endswith("WRONG: noise_table_size = 5: theta alone has 45 parameters")) == (2, True)
+    assert (code, line[1].endswith("theta alone has 45 parameters; 90 at least, or slots have one noise")) == (2, True)
     assert checked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
 

@@ -34,6 +34,7 @@ class Checkpoint:
     segments: list[Segment] = field(default_factory=list)
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
     pending: Arrays = field(default_factory=dict)  # of a generation whose row was not made yet
+    lost: str = ""  # why the replay cannot be had, where that was not asked for
 
 
 def config_of(text: str, source: Path) -> Config:
@@ -49,8 +50,11 @@ def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
     return {n if keep else n.partition("/")[2]: a for n, a in arrays.items() if n.partition("/")[0] in groups}
 
 
-def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
-    """Read a checkpoint; look at the segments it names, and verify those of the replay if `whole`. Raises Unreadable."""
+def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpoint:
+    """Read a checkpoint; look at the segments it names, and verify those of the replay if `whole`. Raises Unreadable.
+
+    lost: why its replay is none, where the others of its parts are wanted all the same.
+    """
     arrays, attributes = read(source)
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
@@ -60,9 +64,10 @@ def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
         attributes, source, closed,
         part(arrays, TAIL) if closed else part(arrays, "metrics", "timing", keep=True), part(arrays, "replay_tail"),
         [Segment(*entry) for entry in replay["segments"]], tuple(replay["bounds"]), part(arrays, "pending"),
+        lost,
     )  # fmt: skip
     history.check(source.parent, closed)
-    for segment in checkpoint.segments:
+    for segment in [] if lost else checkpoint.segments:
         if whole:
             read_segment(source.parent, segment)
         else:
@@ -95,5 +100,7 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
     if (path / METRICS).exists() and not problems:
         problems = [f"{path / METRICS} is there, but no checkpoint"]
     if problems:
-        raise Unreadable(f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves this run aside")
+        other = f"; another run --from {path} has all but the replay" if any(f"/{REPLAY}/" in one for one in problems) else ""
+        said = f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves this run aside{other}"
+        raise Unreadable(said)
     return None

@@ -106,7 +106,10 @@ class Held:
 
     def delete_segments(self, folder: str, keep: set[str]) -> None:
         """Delete the segments of a folder but for those to keep, named from the run directory."""
-        for file in (self.path / folder).glob("segment-*.h5"):
+        there: list[Path] = []
+        with suppress(OSError):  # tried again at the next checkpoint, as what cannot be deleted
+            there += (self.path / folder).glob("segment-*.h5")
+        for file in there:
             if f"{folder}/{file.name}" not in keep:
-                with suppress(OSError):  # tried again at the next checkpoint
+                with suppress(OSError):
                     file.unlink()

@@ -193,8 +193,8 @@ def plan_replay(found: Plan, before: Config, saved: Checkpoint, config: Config, 
     if learner.replay is None or stop == first:
         return
     limits = [getattr(c.own, "time_limits", "truncation") for c in (before, config)]
-    if changed:
-        found.left.append(f"the replay: {changed}")
+    if changed or saved.lost:
+        found.left.append(f"the replay: {changed or saved.lost}")
     elif limits[0] != limits[1]:
         found.left.append(f"the replay: time_limits was {limits[0]}, is {limits[1]}")
     else:

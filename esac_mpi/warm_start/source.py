@@ -17,6 +17,7 @@ from esac_mpi.counters import Counters
 from esac_mpi.directory import CHECKPOINT, PREVIOUS, is_run
 from esac_mpi.record import Away, Checkpoint, Refused, Unreadable, begun_otherwise
 from esac_mpi.record.checkpoints import read_checkpoint
+from esac_mpi.record.errors import unread
 from esac_mpi.record.policies import Policy
 from esac_mpi.record.task import changes
 
@@ -67,10 +68,23 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
     """
     path = Path(said)
     try:
-        folder, there = path if path.is_dir() else path.parent, path.exists()
+        refuse_place(said, path, run_directory)
+        source = of_run(said, path, whole) if path.is_dir() else of_policy(said, path)
     except OSError as error:  # somebody else's folder, or no name of a file
-        raise Refused(f"--from {said}: {error.strerror}") from error
-    if not there:
+        problem = unread(f"--from {said}", error)
+        raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
+    for problem in problems(source, config, env, d):
+        raise Refused(f"--from {said}: {problem}")
+    if other := begun_otherwise(config, source.about):
+        raise Refused(other)
+    here = env.observation_size, env.action_size  # older files do not say
+    return replace(source, discrete=envs.is_discrete(env), sizes=source.sizes or here)
+
+
+def refuse_place(said: str, path: Path, run_directory: Path) -> None:
+    """Raise Refused for what is no run and no policy; OSError where that cannot be seen."""
+    folder = path if path.is_dir() else path.parent
+    if not path.exists():
         raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
     if folder.resolve() == run_directory.resolve():
         raise Refused(f"--from {said}: that is in the directory of this run itself; choose another --run-dir")
@@ -79,13 +93,6 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
         raise Refused(f"--from {said}: not a policy; the directory of a run is meant{run}, or a policy.h5")
     if path.is_dir() and not is_run(path):
         raise Refused(f"--from {said}: not a run directory of esac_mpi, nor a policy.h5")
-    source = of_run(said, path, whole) if path.is_dir() else of_policy(said, path)
-    for problem in problems(source, config, env, d):
-        raise Refused(f"--from {said}: {problem}")
-    if other := begun_otherwise(config, source.about):
-        raise Refused(other)
-    here = env.observation_size, env.action_size  # older files do not say
-    return replace(source, discrete=envs.is_discrete(env), sizes=source.sizes or here)
 
 
 def of_run(said: str, path: Path, whole: bool) -> Source:
@@ -132,13 +139,16 @@ def of_policy(said: str, path: Path) -> Source:
 
 
 def newest(said: str, path: Path, whole: bool) -> Checkpoint:
-    """Return the newest sound checkpoint of a run, which may publish another meanwhile. Raises Refused, Unreadable."""
+    """Return the newest sound checkpoint of a run, which may publish another meanwhile; without its replay if that is damaged.
+
+    Raises Refused, Unreadable.
+    """
     if not any((path / name).exists() for name in (CHECKPOINT, PREVIOUS)):
         raise Refused(f"--from {said}: this run has no checkpoint yet")
-    found = []
-    for name in (CHECKPOINT, PREVIOUS, CHECKPOINT):  # at last one that was published since the first look
+    found: list[str] = []
+    for name in (CHECKPOINT, PREVIOUS, CHECKPOINT, CHECKPOINT, PREVIOUS):  # the third: one published since the first look
         try:
-            return read_checkpoint(path / name, whole)
+            return read_checkpoint(path / name, whole, lost=found[0] if len(found) > 2 else "")
         except Away:
             raise
         except (Unreadable, ConfigError) as error:
