@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esac_mpi import errors, job, session
-from esac_mpi.config import Config, as_words, changed, joined, plain, read_file, settings
+from esac_mpi.config import Config, as_words, changed, idle, joined, plain, read_file, settings
 from esac_mpi.log import say, warn
 from esac_mpi.loop import Listener
 
@@ -66,7 +66,10 @@ def train(
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
     """Return the configuration that settings make of a file, another configuration or the defaults. Raises ConfigError."""
     if isinstance(config, Config):
-        return changed(config, settings(given, WHO, config.task.kwargs), WHO)
+        found = changed(config, settings(given, WHO, config.task.kwargs), WHO)
+        if unread := idle(found):
+            warn(f"Config: this run does not read {', '.join(unread)}")
+        return found
     source = "" if config is None else os.fspath(config)
     file = {} if config is None else read_file(Path(source))
     return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, say, warn)

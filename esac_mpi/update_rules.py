@@ -62,7 +62,7 @@ def update_ratio(rule: MeanRule, f_z: float, f_mean: float) -> float:
     if not math.isfinite(f_z):
         return 0.0
     if not math.isfinite(f_mean):
-        return rule.p_positive
+        return 1.0 if rule.rule == "full_move" else rule.p_positive
     return RATIOS[rule.rule](rule, f_z, f_mean) or 0.0  # no negative zero
 
 

@@ -328,6 +328,7 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
         ),
         ("[esac]\nadopt_sac = 3", "x.toml: esac.adopt_sac is no more: esac.adoption in its place"),
         ("[esac]\noffspring_transitions = 1", "x.toml: esac.offspring_transitions is no more: esac.replayed in its place"),
+        ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
         ("title = 3", "x.toml: unknown key 'title'; --help lists those that there are"),
         ("[esac\n", "not valid TOML"),
     ],

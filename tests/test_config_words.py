@@ -10,9 +10,10 @@ from conftest import ROOT
 
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
-from esac_mpi.config import ConfigError, load, read_file
+from esac_mpi.config import ES, ESAC, Config, ConfigError, load, read_file
 from esac_mpi.config.names import meant
 from esac_mpi.experiments import design
+from esac_mpi.library import resolve
 from esac_mpi.search import study
 
 NEITHER = "is neither a configuration file, which ends in .toml, nor the value of an option"
@@ -126,3 +127,49 @@ def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
     code = "import sys; from esac_mpi.__main__ import main; main(['--version']); sys.exit('mpi4py' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PMI_RANK": "0"}, check=True, timeout=60, cwd=ROOT)
+
+
+@pytest.mark.parametrize("option", ["--from", "--aes_rl.replay"])
+def test_a_path_that_no_file_could_hold_is_refused(option):
+    """The run's own files would have another one, and the same command would be of other settings."""
+    words = ["--algorithm", "aes_rl", "--aes_rl.order", "arrival", option, "runs/caf\udce9"]
+    assert "= 'runs/caf\\udce9': not UTF-8, so that no file of the run could hold it" in refused(*words)
+
+
+@pytest.mark.parametrize(("text", "name"), [("max_hours = 5.0\n", "max_hours"), ("[task]\nchanged = 'warn'\n", "task.changed")])
+def test_what_is_no_part_of_a_run_is_not_read_from_its_own_file(tmp_path, text, name):
+    (tmp_path / "run.lock").touch()
+    (tmp_path / "config.toml").write_text(text)
+    said = f"{name} is no part of a run: name it beside the file, --{name.replace('_', '-')}"
+    assert refused(str(tmp_path / "config.toml")) == f"{tmp_path}/config.toml: {said}"
+    (tmp_path / "run.lock").unlink()
+    load([str(tmp_path / "config.toml")])  # a file of one's own
+
+
+def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
+    """But for what a reading has set, and for what a half has taken from [esac]."""
+    resolve(Config(algorithm="es", esac=ESAC(sigma=0.3, crossover="off"), es=ES(noise_table_size=5)), {})
+    assert caplog.messages == ["Config: this run does not read esac.sigma, esac.crossover, es.noise_table_size"]
+    for words in (["--algorithm", "es", "--esac.reading", "mended"], ["--algorithm", "pderl"], ["--algorithm", "cem"]):
+        resolve(load(words)[0], {})
+    resolve(Config(algorithm="es", esac=ESAC(sigma=0.3), es=ES(sigma=0.3)), {})
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("reading", ["recommended", "mended", "paper", "repo"])
+def test_a_config_of_python_keeps_its_budget_whatever_reading_is_named_beside_it(reading):
+    for given in ({}, {"esac.reading": reading}):
+        found = resolve(Config(algorithm="es"), {"budget.generations": 5000, **given})
+        assert (found.budget.generations, found.budget.nominal_steps) == (5000, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({3: 1}, "settings: 3: expected the name of a field"),
+        ({"esac.sigma": 0.1, "esac": {"sigma": 0.2}}, "esac.sigma is set twice"),
+    ],
+)
+def test_settings_of_python_have_names_each_once(given, said):
+    with pytest.raises(ConfigError, match=said):
+        resolve(None, given)

@@ -61,6 +61,7 @@ CASES = [
     {"algorithm": "cem_rl", "cem_rl.critic": "parallel", "cem_rl.sampling": "onesided"},
     {"algorithm": "aes_rl"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.variance_rule": "fixed"},
+    {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.sigmoid_signless": True},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4, "aes_rl.order": "arrival"},
     {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},

@@ -62,7 +62,10 @@ def test_a_range_ends_with_its_last_whole_step_as_optunas_does_without_its_warni
     [
         ({"search": "es.sigmma = [0.1, 0.2]"}, "unknown key 'es.sigmma'; did you mean 'es.sigma'?"),
         ({"search": "es.sigma = {low = 0.5, high = 0.1}"}, "es.sigma: low = 0.5 must be below high = 0.1"),
-        ({"search": "es.sigma = {low = 0.5, high = inf}"}, "both finite"),
+        ({"search": "es.sigma = {low = 0.5, high = inf}"}, "low, high and step must be finite"),
+        ({"search": "es.sigma = {low = 0.1, high = 0.2, step = inf}"}, "low, high and step must be finite"),
+        ({"search": f"es.population_size = {{low = 10, high = {10**400}}}"}, "must be finite, and below 2**63"),
+        ({"head": f"trials = 2\nseeds = [{2**63}]"}, "expected numbers from 0 on, each once, below 2**63"),
         ({"search": "es.sigma = {low = 0.5}"}, "es.sigma: high is missing"),
         ({"search": "es.sigma = {low = 0.5, hgih = 1.0}"}, "unknown key 'hgih'; did you mean 'high'?"),
         ({"search": "es.sigma = {low = 0.0, high = 0.1, log = true}"}, "log = true needs a low above 0"),

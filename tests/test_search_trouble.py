@@ -9,14 +9,16 @@ import sys
 import weakref
 
 import pytest
+from commands import command
 from conftest import environment
 from small_studies import SETTINGS, TASK, made
 
 from esac_mpi import comm
 from esac_mpi.policies.ranks import Alone
-from esac_mpi.record import Run
+from esac_mpi.record import Run, Unsaved
 from esac_mpi.search import task, work
 from esac_mpi.search.journal import Journal
+from esac_mpi.search.owners import FOLDER, name
 
 
 def states(study):
@@ -212,3 +214,38 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
     assert work.search(study.path, Alone()) == 65
     assert "no readable checkpoint" in capfd.readouterr().out
     assert states(study) == [(0, "running")]
+
+
+def test_a_trial_whose_host_is_silent_for_long_is_waited_for_no_more(tmp_path, monkeypatch, capfd):
+    """A file server may keep a dead host's locks."""
+    study = made(tmp_path, "trials = 1")
+    Journal(study, fresh=True).begin()
+    lock = study.path / FOLDER / name(0)
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text("elsewhere 1 then\n")
+    monkeypatch.setattr(task, "POLL", 0.01)
+    monkeypatch.setattr(task, "SILENT", 0.05)
+    assert work.search(study.path, Alone(), status=tmp_path / "task") == 1
+    assert f"trial 0 is locked by host elsewhere ({lock}), silent for 0 minutes: if that host is down" in capfd.readouterr().out
+    assert json.loads((tmp_path / "task/status.json").read_text())["status"] == "failed"
+    assert states(study) == [(0, "running")]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("study.begin", Unsaved("study.json: No space left on device")),
+        ("shown.jobs", OSError(13, "Permission denied", "jobs.txt")),
+    ],
+)
+def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, capsys, call, error):
+    study = made(tmp_path, "trials = 1")
+
+    def fail(*given):
+        raise error
+
+    monkeypatch.setattr(f"esac_mpi.search.{call}", fail)
+    assert command("search").main(["jobs", study.source]) == 74
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f'directory = "..." in {study.source} says where' in told

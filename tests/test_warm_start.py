@@ -115,6 +115,19 @@ def test_ppo_begins_with_the_choices_of_another_algorithm_and_others_with_its(so
         assert np.abs(back["state/theta_es"][-last:]).max() > 1e-3
 
 
+def test_what_ppo_is_set_anew_begins_anew(tmp_path):
+    line = [*options("ppo"), "--task.id", "InvertedPendulum-v5"]
+    assert started(tmp_path / "a", *line, "--budget.generations", 2) == 0
+    words, was = [*line, "--seed", 1, "--from", tmp_path / "a"], saved(tmp_path / "a")[0]["learner/actor_values"]
+    now, _ = first(tmp_path / "wide", *words, "--ppo.initial_std", 0.2)
+    wide = int((now["learner/actor_values"] != was).sum())
+    np.testing.assert_allclose(now["learner/actor_values"][-wide:], np.log(np.float32(0.2)))
+    np.testing.assert_array_equal(now["learner/actor_moment2"][-wide:], 0)
+    assert now["learner/actor_moment2"].any()
+    _, begun = first(tmp_path / "other", *words, "--ppo.reward_normalisation", "true")
+    assert "the learner: its critic learnt from rewards as they came" in begun["not_taken"]
+
+
 def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):
     after, _ = first(tmp_path / "run", *options("td3"), "--from", sources("es"), "--seed", 1)
     theta = saved(sources("es"))[0]["state/theta_es"]

@@ -47,7 +47,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 from esac_mpi.analysis.command import ended, parser, written
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.invocation import look_here
 
 
@@ -62,6 +62,8 @@ def taken(options: argparse.Namespace) -> int:
 
 def said(options: argparse.Namespace) -> Iterator[object]:
     """Yield what is asked of a study. Raises Unusable."""
+    from esac_mpi.job import UNSAVED
+    from esac_mpi.record import Unsaved
     from esac_mpi.search import shown, study
 
     found = study.read(options.study)
@@ -70,8 +72,13 @@ def said(options: argparse.Namespace) -> Iterator[object]:
             raise Unusable(f"--tasks must be 1 or more, got {options.tasks}")
         look_here()
         study.refuse_task(found, study.checked(found, lambda text: None)[0])
-        study.begin(found)
-        yield from shown.jobs(found, options.study, options.tasks)
+        try:
+            study.begin(found)
+            lines = [*shown.jobs(found, options.study, options.tasks)]
+        except (Unsaved, OSError) as error:
+            told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            raise Failed(f'{told}; directory = "..." in {found.source} says where', UNSAVED) from error
+        yield from lines
         return
     study.refuse_another(found)
     if options.action == "best":

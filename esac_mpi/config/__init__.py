@@ -22,13 +22,13 @@ from esac_mpi.config.readings import ERL_ACTOR, ERL_READINGS, READINGS
 from esac_mpi.config.reads import unread_in
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
-from esac_mpi.config.sources import resolved
+from esac_mpi.config.sources import idle, resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
     "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
     "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "changed", "check", "child_slots", "differences",
-    "flatten", "from_table", "hint", "individuals", "joined", "load", "marks", "members", "plain", "read_file", "read_toml",
-    "resolved", "settings", "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
+    "flatten", "from_table", "hint", "idle", "individuals", "joined", "load", "marks", "members", "plain", "read_file",
+    "read_toml", "resolved", "settings", "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

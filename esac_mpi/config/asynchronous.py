@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")
+WITH_SIGN = ("linear", "absolute", "relative")  # sigmoid may be without
 BY_RETURN = ("full_move", *SIGNED)
 
 
@@ -51,7 +52,7 @@ class AESRL(Table):
     """How far below 0 the baseline of absolute is, -f_b [return]. C: as fitness_range."""
     p_positive: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 1.0
     """Factor of the move to a better individual. P: Eq. 7; C: none."""
-    p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 0.0
+    p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED), OnlyWithOne(mean_rule=WITH_SIGN, sigmoid_signless=False)] = 0.0
     """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
     sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
     """Whether the sigmoid knows no such factors (C), so that a worse individual draws the mean by up to a half."""

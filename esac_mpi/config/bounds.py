@@ -88,13 +88,18 @@ class Plain(Bound):
         return "" if isinstance(value, dict) and _is_plain(value, DEEPEST) else f"must be {PLAIN}"
 
 
+def is_text(value: str) -> bool:
+    """Return whether a text can stand in a file of ours: a path of bytes that are no UTF-8 cannot."""
+    return not re.search("[\ud800-\udfff]", value)
+
+
 def _is_plain(value: Any, deep: int) -> bool:
     if isinstance(value, dict):
         return deep > 0 and all(_is_name(name) and _is_plain(entry, deep - 1) for name, entry in value.items())
     if isinstance(value, list):
         return deep > 0 and all(_is_plain(entry, deep - 1) for entry in value)
     if type(value) is str:
-        return not re.search("[\ud800-\udfff]", value)  # of bytes that are no UTF-8, which no file of ours can hold
+        return is_text(value)
     return type(value) in (bool, int) or (type(value) is float and not math.isnan(value))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from esac_mpi.config.bounds import PLAIN, Plain
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import NAMES, hint
+from esac_mpi.config.fields import DEFAULTS, NAMES, hint
 from esac_mpi.config.former import current
 from esac_mpi.config.instead import no_file, other_use
 from esac_mpi.config.kwargs import gathered
@@ -30,8 +30,13 @@ def from_table(table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | N
     """
     given: dict[str, Any] = {}
     for key, entry in table.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"{source}: {key!r}: expected the name of a field")
         table_of_fields = isinstance(entry, dict) and key not in NAMES
-        given |= {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
+        found = {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
+        if twice := given.keys() & found.keys():
+            raise ConfigError(f"{source}: {min(twice)} is set twice")
+        given |= found
     given = current(gathered(given, kwargs or {}), source)
     return {name: _coerce(known(name, source), value, source) for name, value in given.items()}
 
@@ -55,6 +60,10 @@ def read_file(path: Path) -> dict[str, Any]:
     """Return what a file sets; a run's own config.toml means the directory that it is in. Raises ConfigError."""
     values = read_toml(path)
     if path.name == CONFIG and is_run(path.parent):
+        if written := [name for name in UNSAVED[1:] if values.get(name, DEFAULTS[name]) != DEFAULTS[name]]:
+            raise ConfigError(
+                f"{path}: {written[0]} is no part of a run: name it beside the file, --{written[0].replace('_', '-')}"
+            )
         values = {name: value for name, value in values.items() if name not in UNSAVED} | {"run_dir": str(path.parent)}
     return values
 

@@ -47,7 +47,8 @@ def changed(config: Config, named: dict[str, Any], who: str) -> Config:
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     refuse_empty(named, whole, who)
     kept = without_reading(whole, named)
-    found = updated(Config(), {**whole, **named}) if kept is whole else resolved(kept, named)
+    budget = {name: value for name, value in whole.items() if name.startswith("budget.")}  # which stays what it is
+    found = updated(Config(), {**whole, **named}) if kept is whole else resolved(kept, {**budget, **named})
     check(found)
     for name in names_alone(dict(flatten(found))):
         reading = value_of(found, name)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
-from esac_mpi.config.bounds import Bound
+from esac_mpi.config.bounds import Bound, is_text
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import flatten, marks
+from esac_mpi.config.files import UNSAVED
 from esac_mpi.config.table import Table
 from esac_mpi.config.whole import Config, table_of
 
@@ -31,5 +32,7 @@ def _of_fields(config: Config) -> Iterator[str]:
     for name, value in flatten(config):
         runs = name.startswith(f"{table_of(config.algorithm)}.")
         bounds = [mark for mark in marks(name) if isinstance(mark, Bound) and (runs or not mark.when_run)]
+        if isinstance(value, str) and name not in UNSAVED and not is_text(value):
+            yield f"{name} = {value!r}: not UTF-8, so that no file of the run could hold it; give it another name"
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {wrong}" for bound in bounds if (wrong := bound.problem(v)))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from esac_mpi.config.fields import DEFAULTS, updated
+from esac_mpi.config.fields import DEFAULTS, flatten, updated
 from esac_mpi.config.halves import HALVES, from_esac, is_resolved, spoken
 from esac_mpi.config.readings import preset
 from esac_mpi.config.reads import unread
@@ -42,6 +42,18 @@ def without_reading(file: dict[str, Any], named: dict[str, Any]) -> dict[str, An
     half = file.get("algorithm", Config.algorithm)
     set_by |= {f"{half}.{name}": set_by[f"esac.{name}"] for name in HALVES.get(half, []) if f"esac.{name}" in set_by}
     return {name: value for name, value in spoken(file).items() if name not in set_by or value != set_by[name]}
+
+
+def idle(config: Config) -> list[str]:
+    """Return the fields that a whole configuration has away from their defaults and that its run does not read.
+
+    What a reading has set is none, nor what a half of ESAC has taken from [esac].
+    """
+    values, own = dict(flatten(config)), config.algorithm
+    by_name = preset({"algorithm": own, **{name: values[name] for name in LABELS}})
+    taken = {f"esac.{name}" for name in HALVES.get(own, []) if values[f"esac.{name}"] == values[f"{own}.{name}"]}
+    names = (name for name, value in values.items() if value not in (DEFAULTS[name], by_name.get(name, DEFAULTS[name])))
+    return [*unread(config, (name for name in names if name not in taken))]
 
 
 def names_alone(file: dict[str, Any]) -> list[str]:

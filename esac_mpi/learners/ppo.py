@@ -78,6 +78,7 @@ class PPO:
             policy.log_std.requires_grad_(False)
         elif not discrete:
             self._parts["actor"].append(policy.log_std)
+        self._spreads = not discrete  # whether the actor's last numbers are the logarithms of standard deviations
         if start.theta.any():
             self._take_theta(start.theta, layout)
 
@@ -306,10 +307,22 @@ class PPO:
         self.env_steps = int(saved["env_steps"])
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's PPO, whose episode ends. Raises ValueError, saying what does not fit."""
-        own = self.arrays()
+        """Return what `load` takes of another run's PPO, whose episode ends; a standard deviation that was set anew begins anew.
+
+        Raises ValueError, saying what does not fit.
+        """
+        own, was = self.arrays(), before.ppo
+        if was.reward_normalisation != self.options.reward_normalisation:
+            told = ("as they came", "divided by their spread")
+            raise ValueError(f"its critic learnt from rewards {told[was.reward_normalisation]}")
         episode = {name: array for name, array in own.items() if name.startswith("episode")}
-        return base.fitted(own, {**saved, **episode})
+        found = base.fitted(own, {**saved, **episode})
+        if was.initial_std != self.options.initial_std and (wide := self._model.policy.log_std.numel() * self._spreads):
+            for name in ("values", "moment1", "moment2"):
+                part = found[f"actor_{name}"].copy()
+                part[-wide:] = own[f"actor_{name}"][-wide:]
+                found[f"actor_{name}"] = part
+        return found
 
     def check_finite(self, losses: Mapping[str, float] | None = None) -> None:
         """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""

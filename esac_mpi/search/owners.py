@@ -48,6 +48,10 @@ class Owners:
         touched = file.stat().st_mtime
         return self._host(number) == socket.gethostname() or touched != self._touched.setdefault(number, touched)
 
+    def holder(self, number: int) -> str:
+        """Return who has signed a trial's lock, and which file that is."""
+        return f"host {self._host(number) or '?'} ({self._folder / name(number)})"
+
     def _is_doubtful(self, number: int) -> bool:
         file = self._folder / name(number)
         elsewhere = self._host(number) not in ("", socket.gethostname())

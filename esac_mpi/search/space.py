@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isfinite
 from typing import Any
 
 from esac_mpi.analysis.messages import Unusable
@@ -11,6 +10,7 @@ from esac_mpi.config import NAMES, ConfigError, from_table, hint
 from esac_mpi.config.fields import shown
 from esac_mpi.experiments.design import made
 
+LARGEST = 2**63  # numbers of a range are below
 # fields and tables that are the same for all trials, or they could not be compared
 COMMON = ("seed", "run_dir", "max_hours", "task", "budget", "evaluation", "checkpoint", "stop", "display")
 
@@ -120,8 +120,10 @@ def bounded(name: str, given: dict[str, Any], source: str) -> Range:
     for key in given.keys() & {"low", "high", "step"}:
         value(name, given[key], source)
     found = Range(**made(given, Range, f"{source}: {name}"))
-    if not (isfinite(found.low) and isfinite(found.high) and found.low < found.high):
-        raise Unusable(f"{source}: {name}: low = {found.low:g} must be below high = {found.high:g}, and both finite")
+    if not all(abs(number) < LARGEST for number in (found.low, found.high, found.step)):  # nan, too
+        raise Unusable(f"{source}: {name}: low, high and step must be finite, and below 2**63")
+    if found.low >= found.high:
+        raise Unusable(f"{source}: {name}: low = {found.low:g} must be below high = {found.high:g}")
     if found.step < 0 or (found.step and found.log):
         raise Unusable(f"{source}: {name}: step must be positive, and goes with log = false alone")
     if found.step and found.last == found.low:

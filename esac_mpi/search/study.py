@@ -126,8 +126,8 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
     if (measure := table.get("measure", "best")) not in OF_POLICY:
         raise Unusable(f"{source}: measure = {measure!r}: expected {' or '.join(map(repr, OF_POLICY))}")
     seeds = table.get("seeds", [100])
-    if not seeds or len({*map(str, seeds)}) < len(seeds) or any(type(seed) is not int or seed < 0 for seed in seeds):
-        raise Unusable(f"{source}: seeds = {seeds!r}: expected numbers from 0 on, each once")
+    if not seeds or len({*map(str, seeds)}) < len(seeds) or any(type(seed) is not int or not 0 <= seed < 2**63 for seed in seeds):
+        raise Unusable(f"{source}: seeds = {seeds!r}: expected numbers from 0 on, each once, below 2**63")
     settings = fields(table.get("settings", {}), f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
         raise Unusable(f'{source}: settings: {own[0]}: the search sets it; see seeds = [...], directory = "..." and --max-hours')

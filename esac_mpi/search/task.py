@@ -27,6 +27,7 @@ from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.loop import Listener
 from esac_mpi.record import Run, Unreadable
 from esac_mpi.record.held import Held
+from esac_mpi.record.lock import SILENT
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.search.journal import PARTS, Journal
 from esac_mpi.search.owners import Owners
@@ -64,6 +65,7 @@ class Task:
         self._study, self._stop, self._place = study, stop, place
         self._end = began.BEGAN + 3600 * max_hours if max_hours else math.inf  # by the monotonic clock [s]
         self._journal, self._owners = Journal(study, fresh=True), Owners(study.path)
+        self._doubts: dict[int, float] = {}  # since when trials of other hosts have been waited for, by the monotonic clock [s]
         self._given_up = False  # whether the trial in progress is to be
 
     def trainings(self) -> Trainings:
@@ -106,10 +108,21 @@ class Task:
                     if held := self._claimed(number):
                         return number, held
                     continue
-            if all(map(self._owners.is_sure, running)):
+            doubtful = [number for number in running if not self._owners.is_sure(number)]
+            if not doubtful:
                 return None
+            self._refuse_silence(doubtful)
             time.sleep(POLL)
         raise Left(job.STOPPED, f"stopped between two trials; {GO_ON}")
+
+    def _refuse_silence(self, doubtful: list[int]) -> None:
+        """Raise Left where the holder of a trial, of another host, has been silent for long: locks may outlive their host."""
+        now = time.monotonic()
+        self._doubts = {number: self._doubts.get(number, now) for number in doubtful}
+        for number, since in self._doubts.items():
+            if now - since >= SILENT:
+                told = f"trial {number} is locked by {self._owners.holder(number)}, silent for {(now - since) / 60:.0f} minutes"
+                raise Left(job.FAILED, f"{told}: if that host is down, remove the lock, and {GO_ON}")
 
     def _claimed(self, number: int) -> Held | None:
         """Return the lock of a trial that goes on, None where somebody has it, or had it a moment ago and has finished it."""
