@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 from esac_mpi import Policy, envs
-from esac_mpi.config import Config, differences, read_toml, updated
+from esac_mpi.config import READINGS, Config, differences, read_toml, updated
 from esac_mpi.experiments import design
 
 FOLDER = ROOT / "configs/tuned"
@@ -27,6 +27,10 @@ def test_settings_are_those_of_the_measurement_but_for_what_ends_a_run(tmp_path)
         config = updated(Config(), read_toml(FOLDER / f"{name}.toml"))
         there = ran[config.task.id]
         assert differences(there, config) == {}, name
+        assert not {*READINGS["paper"], *READINGS["repo"]} & {*read_toml(FOLDER / f"{name}.toml")} - {
+            "policy.hidden",
+            "esac.population_size",
+        }
 
 
 def test_each_has_a_line_in_the_table_and_a_policy_that_plays_as_it_says():

@@ -54,7 +54,7 @@ class PolicyNetwork(Table):
     """The network of theta_es, of every offspring and of the SAC mean."""
 
     hidden: tuple[PositiveInt, ...] = (512, 512)
-    """Units of the hidden layers. P: 6.1; C: 256 256."""
+    """Units of the hidden layers, of the critics' too, but for those of erl.critic_hidden. P: 6.1; C: 256 256."""
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     layer_norm: bool = False

@@ -69,7 +69,8 @@ def told(study: Study) -> Iterator[str]:
         yield f"Runs without a score yet: {whose(study.unfinished)}."
     if study.short:
         yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, {after(study.short)}."
-    yield f"Evaluations are up to {study.oldest:.2g} s older than that, or than the run's end."
+    ages = f"Evaluations are up to {max(study.ages.values()):.2g} s older than that, or than the run's end"
+    yield f"{ages}: {', '.join(f'{label} {age:.2g}' for label, age in study.ages.items())}."
     if study.equal:
         yield (
             f"All runs of all variants are within {ALIKE} of one another on {', '.join(study.equal)}, which tells none from"

@@ -81,7 +81,7 @@ class Study:
     unfinished: list[Trace]  # runs without a score yet
     short: list[Trace]  # runs that are done but ended before the limit
     policy: str  # whose returns count where a run has two, a key of POLICIES
-    oldest: float  # by how much the oldest evaluation is before the limit, or before its run's end [s]
+    ages: dict[str, float]  # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
 
     @property
     def whole(self) -> list[Task]:
@@ -115,13 +115,13 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str], p
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
     tasks: list[Task] = []
-    unusable, unfinished, short, ages = dict[str, str](), list[Trace](), list[Trace](), list[float]()
+    unusable, unfinished, short, ages = dict[str, str](), list[Trace](), list[Trace](), dict.fromkeys(variants, 0.0)
     for title, groups in sections.items():
         runs = [trace for label in variants for trace in groups.get(label, [])]
         limit = wall.seconds or min((reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0)
         unfinished += [run for run in runs if not has_score(run, limit)]
         short += [run for run in runs if has_score(run, limit) and run.ended(limit)]
-        ages.append(oldest(runs, AXIS, limit, FIELD))
+        ages = {label: max(age, oldest(groups.get(label, []), AXIS, limit, FIELD)) for label, age in ages.items()}
         zero, one = ends(groups, random, limit)
         if not one > zero:
             unusable[title] = "no run is ahead of random actions yet"
@@ -130,7 +130,7 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str], p
         lacking = [label for label in variants if not len(returns[label])]
         why_not = "left out, as asked" if title in left_out else f"no run is that far of {', '.join(lacking)}" if lacking else ""
         tasks.append(Task(title, zero, one, returns, why_not))
-    found = Study(variants, tasks, unusable, unfinished, short, policy, max(ages, default=0.0))
+    found = Study(variants, tasks, unusable, unfinished, short, policy, ages)
     if not variants or not found.whole:
         raise Unusable(f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}")
     return found
