@@ -9,8 +9,7 @@
 #PBS -l select=1:ncpus=32:mpiprocs=32:ompthreads=1 -l walltime=12:00:00
 #PBS -N esac -j oe -r y
 
-# Later rounds have the first one's run, and what was given to it; what else is written here may be edited between them. A
-# copy of this script under another name has to say so in SCRIPT, below: later rounds are what SCRIPT names.
+# Later rounds are what SCRIPT names (a copy has to name itself there), as it is then, with the run and what was given of the first.
 KEEP=ROUND,SCRIPT,INDEX,LIST,TASKS,SEEDS,OPTIONS,RUNS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES SELECT; do [ "${!n+x}" ] && KEEP+=,$n; done
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${TASKS:=halfcheetah walker2d hopper}"                               # <- 3. files of configs/esac,

@@ -12,8 +12,8 @@
 #PBS -j oe
 #PBS -r y
 
-# Later rounds have the first one's run, and what was given to it; what else is written here may be edited between them. A
-# copy of this script under another name has to say so in SCRIPT, below: later rounds are what SCRIPT names.
+# Later rounds are the script that SCRIPT names (so a copy has to name itself there), as it is then, with the first one's run
+# and what was given to it.
 KEEP=ROUND,SCRIPT,RUN,OPTIONS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES; do [ "${!n+x}" ] && KEEP+=,$n; done
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${RUN:=runs/halfcheetah-seed0}"                                      # <- 3. the run: its directory,
