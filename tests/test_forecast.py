@@ -107,6 +107,17 @@ def test_phases_of_virtual_time_follow_one_another():
     assert parts == [(6.0, False), (0.0, False), (6.0, True), (0.0, False), (6.0, True)]
 
 
+def test_a_device_leaves_rank_0_to_the_members_while_it_updates():
+    """A phase plays 200 steps of 10 ms and makes 200 updates of 20 ms; each takes 50 microseconds of rank 0's core."""
+    chosen = settings(**PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0)
+    chosen = config.updated(chosen, {"esac.sac_min_steps": 200})
+    on_gpu = Pieces(**{**vars(PIECES), "cpu": False})
+    (there, *_), (here, *_) = next(generations(chosen, on_gpu)), next(generations(chosen, PIECES))
+    assert (here.begun, here.device) == (6.0, 0.0)
+    assert (there.begun, there.device, there.host) == (2.0, 4.0, pytest.approx(0.0025))
+    assert there.learning == here.learning
+
+
 def test_a_virtual_clock_that_fits_is_found_by_hand_and_said_where_a_run_is_far_from_it():
     """Four members of 1 s on two ranks beside the learner's: a generation of 2 s and 200 steps, so that a step takes 10 ms."""
     virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "evaluation.every": 10**9}

@@ -15,12 +15,16 @@ from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import Config, Evolution
 
+HOST_PER_UPDATE = 5e-5  # of rank 0's core where a device makes the updates [s]; assumed, as in `bench.py scaling`
+
 
 class Phase(NamedTuple):
     """What a phase of the learner does."""
 
     steps: float  # that it plays, the population's episodes again among them
     seconds: float
+    device: float = 0.0  # of these, in which a device works and rank 0 is free but for `host` of them
+    host: float = 0.0
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
@@ -39,7 +43,9 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
             merges=ends,
             update=configuration.slots(table) * pieces.slot,
             blocks=pieces.blocks,
-            begun=phase.seconds * (begins and beside),
+            begun=(phase.seconds - phase.device) * (begins and beside),
+            device=phase.device * (begins and beside),
+            host=phase.host,
         )
         entered = ends or (begins and not beside)
         played = (n * episodes + trials) * pieces.length
@@ -66,7 +72,8 @@ class Phases:
         steps = esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
         updates = steps * config.sac.updates_per_step
         seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
-        self.phase = Phase(again + steps, seconds)
+        device = 0.0 if pieces.cpu else updates * pieces.updating
+        self.phase = Phase(again + steps, seconds, device, min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0)
 
     def of(self, k: int) -> tuple[bool, bool]:
         """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
