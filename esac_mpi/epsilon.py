@@ -19,9 +19,11 @@ from esac_mpi.contracts import Memory
 from esac_mpi.noise import Purpose
 from esac_mpi.policy import Layout
 
+PLACES = 256  # of a table, at least, at which a slot's noise may begin
+
 
 class TableTooSmall(Exception):
-    """The noise table is shorter than theta."""
+    """The noise table has too few pieces as long as theta."""
 
 
 class Epsilon(Protocol):
@@ -55,10 +57,9 @@ class Table:
     """A piece of one table, at an offset that the address gives."""
 
     def __init__(self, seed: int, d: int, size: int, world: Memory) -> None:
-        if size < 2 * d:  # a slot's piece is at one of size - d + 1 places
-            raise TableTooSmall(
-                f"noise_table_size = {size}: theta alone has {d} parameters; {2 * d} at least, or slots have one noise"
-            )
+        if size - d + 1 < PLACES:
+            least = f"{d + PLACES - 1} at least, for {PLACES} pieces to draw a slot's noise from"
+            raise TableTooSmall(f"noise_table_size = {size}: theta alone has {d} parameters; {least}")
         self.values = world.shared((size,))  # float32 [size]
         parts = [part for _, part in noise.blocks(size)]
 

@@ -197,7 +197,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     from esac_mpi.record import Refused, Run, source
 
     path, follows = run_directory(job.config), job.config.own.follows
-    if follows or state.replay_rows(job.state) is not None:
+    if follows or (state.replay_rows(job.state) is not None and state.can_be_half_way(job.state)):
         restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
         if restored is not None and (told := capacity.half_way(job.config, job.env.horizon, job.state, restored)):
             raise Refused(f"{path}: {told}")
@@ -236,6 +236,8 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
     if job.run is None:
         return
+    from esac_mpi.record import Refused
+
     if job.run.restored is None:
         if source is not None:
             from esac_mpi import warm_start
@@ -247,6 +249,8 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         if job.learner is not None:
             (first, stop), found = job.run.restored.replay_bounds, job.learner.replay
             if found is not None and capacity.is_cut(job.config, job.env.horizon, found.capacity, stop - first):
+                if told := capacity.half_way(job.config, job.env.horizon, job.state, job.run.restored):
+                    raise Refused(f"{job.run.path}: {told}")  # another start was here since `begin` looked
                 found.make_room(stop - first)
             job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)

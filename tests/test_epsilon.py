@@ -70,8 +70,8 @@ def test_a_slot_of_the_table_is_one_piece_of_it(world):
 def test_a_table_shorter_than_theta_is_refused(world):
     with pytest.raises(TableTooSmall, match=f"noise_table_size = 1000: theta alone has {LAYOUT.d}"):
         Table(4, LAYOUT.d, 1000, world)
-    with pytest.raises(TableTooSmall, match=f"; {2 * LAYOUT.d} at least, or slots have one noise"):
-        Table(4, LAYOUT.d, 2 * LAYOUT.d - 1, world)
+    with pytest.raises(TableTooSmall, match=f"; {LAYOUT.d + 255} at least, for 256 pieces to draw"):
+        Table(4, LAYOUT.d, LAYOUT.d + 254, world)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

@@ -125,7 +125,7 @@ def test_what_ppo_is_set_anew_begins_anew(tmp_path):
     np.testing.assert_array_equal(now["learner/actor_moment2"][-wide:], 0)
     assert now["learner/actor_moment2"].any()
     _, begun = first(tmp_path / "other", *words, "--ppo.reward_normalisation", "true")
-    assert "the learner: its critic learnt from rewards as they came" in begun["not_taken"]
+    assert "the learner: its critic learnt from rewards on another scale, reward_normalisation" in begun["not_taken"]
 
 
 def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):

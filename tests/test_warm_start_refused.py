@@ -138,7 +138,10 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     assert (code, "WRONG: --from" in line[1]) == (2, True)
     short = ["--es.noise", "table", "--es.noise_table_size", 5]
     code, line = checked(*options("es"), "--from", source, "--seed", 1, *short)
-    assert (code, line[1].endswith("theta alone has 45 parameters; 90 at least, or slots have one noise")) == (2, True)
+    assert (
+        code,
+        line[1].endswith("theta alone has 45 parameters; 300 at least, for 256 pieces to draw a slot's noise from"),
+    ) == (2, True)
     assert checked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
 

@@ -76,11 +76,16 @@ def curves(run: RunFiles, out: Path | None, step: str) -> Path:
 
 
 def claim(folder: Path, run: RunFiles) -> None:
-    """Note in a folder whose curves it has. Raises Unusable where they are another run's of the same name."""
-    note, whose = folder / "run.txt", str(run.path.resolve())
-    if (there := note.read_text(encoding="utf-8").strip() if note.exists() else whose) != whose:
-        raise Unusable(f"{folder} has the curves of {there}: choose another --out for {run.path}")
-    note.write_text(f"{whose}\n", encoding="utf-8")
+    """Note in a folder whose curves it has: by the run's first row, which stays wherever it is moved.
+
+    Raises Unusable where they are another run's of the same name.
+    """
+    note, wall = folder / "run.txt", column(run, "timing/wall_seconds")
+    whose = f"{run.config.algorithm}, {run.config.task.id}, seed {run.config.seed}, {float(wall[0]) if len(wall) else 0} s"
+    there = note.read_text(encoding="utf-8", errors="backslashreplace").splitlines() if note.exists() else []
+    if there and there[0] != whose:
+        raise Unusable(f"{folder} has the curves of {there[-1]}: choose another --out for {run.path}")
+    note.write_text(f"{whose}\n{run.path.resolve()}\n", encoding="utf-8", errors="backslashreplace")
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {"tensorboard": curves, "csv": table}

@@ -48,6 +48,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 from esac_mpi.analysis.command import ended, parser, written
 from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.errors import NotSaved
 from esac_mpi.invocation import look_here
 
 
@@ -62,7 +63,6 @@ def taken(options: argparse.Namespace) -> int:
 
 def said(options: argparse.Namespace) -> Iterator[object]:
     """Yield what is asked of a study. Raises Unusable."""
-    from esac_mpi.job import UNSAVED
     from esac_mpi.record import Unsaved
     from esac_mpi.search import shown, study
 
@@ -76,8 +76,8 @@ def said(options: argparse.Namespace) -> Iterator[object]:
             study.begin(found)
             lines = [*shown.jobs(found, options.study, options.tasks)]
         except (Unsaved, OSError) as error:
-            told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            raise Failed(f'{told}; directory = "..." in {found.source} says where', UNSAVED) from error
+            told = f"{error.filename or found.path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            raise Failed(f'{told}; directory = "..." in {found.source} says where', NotSaved.code) from error
         yield from lines
         return
     study.refuse_another(found)

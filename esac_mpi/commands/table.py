@@ -30,7 +30,8 @@ from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
 
-OTHERS = {"pderl-fates": "rates", "aesrl-times": "minutes"}  # what is printed, where it is no return
+RATES = "pderl-fates"  # what is printed there is no return
+PRINTED = tuple(name for name in book() if not name.endswith("-times"))
 
 
 def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
@@ -41,9 +42,9 @@ def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
         raise Unusable("--at-steps and --at-seconds: choose one")
     if machine and not options.at_seconds:
         raise Unusable("--ranks says what wall time is computed for: it needs --at-seconds")
-    names = [] if options.published is None else options.published or ["pderl-fates" if options.measure == "fates" else "esac"]
+    names = [] if options.published is None else options.published or [RATES if options.measure == "fates" else "esac"]
     for name in names:
-        if OTHERS.get(name, "returns") != ("rates" if options.measure == "fates" else "returns"):
+        if (name == RATES) != (options.measure == "fates"):
             raise Unusable(f"--published {name}: the paper prints other figures there than --measure {options.measure} has")
     runs, how = opened(options.runs), (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy)
     table = table_of(runs, *how)
@@ -62,7 +63,7 @@ def command_line() -> argparse.ArgumentParser:
     add_policy(line, "whose evaluations")
     add_machine(line)
     line.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    line.add_argument("--published", nargs="*", choices=tuple(book()), help="beside the papers'; default esac")
+    line.add_argument("--published", nargs="*", choices=PRINTED, help="beside the papers'; default esac, of fates pderl-fates")
     line.add_argument("--out", type=Path, metavar="FILE", help="write it there")
     return line
 

@@ -307,21 +307,15 @@ class PPO:
         self.env_steps = int(saved["env_steps"])
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's PPO, whose episode ends; a standard deviation that was set anew begins anew.
-
-        Raises ValueError, saying what does not fit.
-        """
+        """Return what `load` takes of another run's PPO, but its episode and a spread that was set anew. Raises ValueError."""
         own, was = self.arrays(), before.ppo
         if was.reward_normalisation != self.options.reward_normalisation:
-            told = ("as they came", "divided by their spread")
-            raise ValueError(f"its critic learnt from rewards {told[was.reward_normalisation]}")
-        episode = {name: array for name, array in own.items() if name.startswith("episode")}
-        found = base.fitted(own, {**saved, **episode})
-        if was.initial_std != self.options.initial_std and (wide := self._model.policy.log_std.numel() * self._spreads):
-            for name in ("values", "moment1", "moment2"):
-                part = found[f"actor_{name}"].copy()
-                part[-wide:] = own[f"actor_{name}"][-wide:]
-                found[f"actor_{name}"] = part
+            raise ValueError("its critic learnt from rewards on another scale, reward_normalisation")
+        found = base.fitted(own, {**saved, **{name: own[name] for name in own if name.startswith("episode")}})
+        wide = self._model.policy.log_std.numel() if self._spreads else 0
+        if wide and was.initial_std != self.options.initial_std:
+            for name in ("actor_values", "actor_moment1", "actor_moment2"):
+                found[name] = np.append(found[name][:-wide], own[name][-wide:])
         return found
 
     def check_finite(self, losses: Mapping[str, float] | None = None) -> None:

@@ -100,7 +100,9 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
     if (path / METRICS).exists() and not problems:
         problems = [f"{path / METRICS} is there, but no checkpoint"]
     if problems:
-        other = f"; another run --from {path} has all but the replay" if any(f"/{REPLAY}/" in one for one in problems) else ""
+        other = (
+            f"; another run --from {path} has all but the replay" if any(f"{path / REPLAY}/" in one for one in problems) else ""
+        )
         said = f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves this run aside{other}"
         raise Unreadable(said)
     return None

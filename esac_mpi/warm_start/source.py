@@ -148,7 +148,7 @@ def newest(said: str, path: Path, whole: bool) -> Checkpoint:
     found: list[str] = []
     for name in (CHECKPOINT, PREVIOUS, CHECKPOINT, CHECKPOINT, PREVIOUS):  # the third: one published since the first look
         try:
-            return read_checkpoint(path / name, whole, lost=found[0] if len(found) > 2 else "")
+            return read_checkpoint(path / name, whole, lost=found[name == PREVIOUS] if len(found) > 2 else "")
         except Away:
             raise
         except (Unreadable, ConfigError) as error:
