@@ -60,7 +60,7 @@ def test_a_word_that_is_no_options_value_is_told_what_it_is(here, words, said):
 def test_a_run_directory_and_a_policy_are_no_configuration_files_for_those_who_read_one_either(here):
     for place, said in (("runs/es0", "runs/es0/config.toml goes on with the run"), ("hopper.h5", "--from hopper.h5")):
         with pytest.raises(ConfigError, match=said):
-            read_file(Path(place))
+            read_file(Path(place), pytest.fail)
 
 
 def test_values_are_taken_as_before(here):
@@ -137,13 +137,15 @@ def test_a_path_that_no_file_could_hold_is_refused(option):
 
 
 @pytest.mark.parametrize(("text", "name"), [("max_hours = 5.0\n", "max_hours"), ("[task]\nchanged = 'warn'\n", "task.changed")])
-def test_what_is_no_part_of_a_run_is_not_read_from_its_own_file(tmp_path, text, name):
+def test_what_is_no_part_of_a_run_is_told_where_its_own_file_has_it(tmp_path, text, name):
     (tmp_path / "run.lock").touch()
     (tmp_path / "config.toml").write_text(text)
-    said = f"{name} is no part of a run: name it beside the file, --{name.replace('_', '-')}"
-    assert refused(str(tmp_path / "config.toml")) == f"{tmp_path}/config.toml: {said}"
+    heard = []
+    load([str(tmp_path / "config.toml")], warn=heard.append)
+    option = f"--{name.replace('_', '-')}"
+    assert heard == [f"{tmp_path}/config.toml: {name} is no part of a run, and not read there: {option} beside it"]
     (tmp_path / "run.lock").unlink()
-    load([str(tmp_path / "config.toml")])  # a file of one's own
+    load([str(tmp_path / "config.toml")], warn=pytest.fail)  # a file of one's own
 
 
 def test_a_config_of_python_says_what_its_run_does_not_read(caplog):

@@ -13,6 +13,7 @@ import pytest
 from short_runs import Ring, begin, flip, state
 
 from esac_mpi import record, set_up
+from esac_mpi.config import Config
 from esac_mpi.record import Unreadable, Unsaved, read
 
 
@@ -219,7 +220,8 @@ def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(tmp
     flip(next((tmp_path / "replay").glob("segment-00000001-*")))
     loaded = []
     learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
-    job = SimpleNamespace(run=begin(tmp_path), learner=learner, state=Theta(np.zeros(2, np.float32)), unevaluated=None)
+    task = {"config": Config(), "env": SimpleNamespace(horizon=9)}
+    job = SimpleNamespace(run=begin(tmp_path), learner=learner, state=Theta(np.zeros(2, np.float32)), unevaluated=None, **task)
     set_up.restore(job, {})
     assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)
     job.run.close()

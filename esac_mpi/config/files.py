@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -56,14 +56,16 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """Return what a file sets; a run's own config.toml means the directory that it is in. Raises ConfigError."""
+def read_file(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
+    """Return what a file sets; a run's own config.toml means the directory that it is in. Raises ConfigError.
+
+    `warn` hears what such a file sets in vain: a person wrote it there, or a former version did.
+    """
     values = read_toml(path)
     if path.name == CONFIG and is_run(path.parent):
-        if written := [name for name in UNSAVED[1:] if values.get(name, DEFAULTS[name]) != DEFAULTS[name]]:
-            raise ConfigError(
-                f"{path}: {written[0]} is no part of a run: name it beside the file, --{written[0].replace('_', '-')}"
-            )
+        for name in UNSAVED[1:]:
+            if values.get(name, DEFAULTS[name]) != DEFAULTS[name]:
+                warn(f"{path}: {name} is no part of a run, and not read there: --{name.replace('_', '-')} beside it")
         values = {name: value for name, value in values.items() if name not in UNSAVED} | {"run_dir": str(path.parent)}
     return values
 
