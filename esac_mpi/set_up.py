@@ -197,7 +197,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     from esac_mpi.record import Refused, Run, source
 
     path, follows = run_directory(job.config), job.config.own.follows
-    if follows or (state.replay_rows(job.state) is not None and state.can_be_half_way(job.state)):
+    if follows or state.can_be_half_way(job.state):
         restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
         if restored is not None and (told := capacity.half_way(job.config, job.env.horizon, job.state, restored)):
             raise Refused(f"{path}: {told}")

@@ -8,13 +8,12 @@ import shutil
 import weakref
 
 import pytest
-from mpi4py import MPI
+from in_process import checked
 from warm_starts import Sources, options, started
 from whole_runs import assert_same_run
 
-from esac_mpi import check, learners
+from esac_mpi import learners
 from esac_mpi.check import cost, directory
-from esac_mpi.comm import World
 from esac_mpi.config import load
 from esac_mpi.envs import make
 from esac_mpi.params import make_layout
@@ -121,28 +120,26 @@ def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capf
 def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(directory, "WRITTEN", 2**20)
 
-    def checked(*words):
-        world = World(MPI.COMM_SELF)
+    def looked(*words):
         capfd.readouterr()
-        code = check.check(load([str(word) for word in (*words, "--run-dir", tmp_path / "run")])[0], world)
-        world.free()
+        code = checked(*words, "--run-dir", tmp_path / "run")
         return code, re.search(r"^  start  +(.*)", capfd.readouterr().out, re.M)
 
     source = sources("esac")
-    code, line = checked(*options("sac"), "--from", source, "--seed", 1)
+    code, line = looked(*options("sac"), "--from", source, "--seed", 1)
     assert code == 0
     assert f"from {source} (esac, generation 5, CyclicMDP-v0), takes theta_sac, " in line[1]
     assert "the learner, the replay (40 of 123 transitions)" in line[1]
     assert line[1].endswith("NOTE: not taken: all else begins anew: sac is not esac")
-    code, line = checked(*options("sac"), "--from", source)
+    code, line = looked(*options("sac"), "--from", source)
     assert (code, "WRONG: --from" in line[1]) == (2, True)
     short = ["--es.noise", "table", "--es.noise_table_size", 5]
-    code, line = checked(*options("es"), "--from", source, "--seed", 1, *short)
+    code, line = looked(*options("es"), "--from", source, "--seed", 1, *short)
     assert (
         code,
         line[1].endswith("theta alone has 45 parameters; 300 at least, for 256 pieces to draw a slot's noise from"),
     ) == (2, True)
-    assert checked(*options("sac"))[1] is None
+    assert looked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
 
 
@@ -162,13 +159,11 @@ def test_the_check_has_one_learner_at_a_time(sources, tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "PLAYING", 0.01)
     monkeypatch.setattr(cost, "UPDATING", 0.01)
     words = [*options("td3"), "--from", source, "--seed", 1, "--run-dir", tmp_path / "run"]
-    world = World(MPI.COMM_SELF)
     gc.disable()
     try:
-        assert check.check(load([str(word) for word in words])[0], world) == 0
+        assert checked(*words) == 0
     finally:
         gc.enable()
-        world.free()
     assert len(made) == 2
 
 

@@ -56,10 +56,10 @@ def line(task: str, label: str, count: int, runs: list[RunFiles], ranks: list[in
     ends = [int(np.searchsorted(position(run, "nominal_steps"), steps)) for run in runs]  # generation that reaches it
     minutes = [float(run.columns["timing/wall_seconds"][end]) / 60 for run, end in zip(runs, ends, strict=True)]
     at: dict[int, tuple[float, float]] = {}
+    alike = all(run.config.own.follows is None for run in runs)  # whether the work is the same on any number of ranks
     for r in ranks:
         lasted = np.array([[computed(run, Machine(m))[end] / 60 for m in (1, r)] for run, end in zip(runs, ends, strict=True)])
-        same = all(run.config.own.follows is None for run in runs)
-        at[r] = float(lasted[:, 1].mean()), float(np.mean(1 - lasted[:, 0] / (r * lasted[:, 1]))) if same else np.nan
+        at[r] = float(lasted[:, 1].mean()), float(np.mean(1 - lasted[:, 0] / (r * lasted[:, 1]))) if alike else np.nan
     shares = [idle(run, end) for run, end in zip(runs, ends, strict=True)]
     known = np.array([costs(run) for run in runs])
     mean = (float(known[:, 0].mean()), float(known[:, 1].mean()))

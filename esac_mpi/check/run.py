@@ -45,7 +45,7 @@ def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank
 
 def half_way(config: Config, env: envs.Env | None, world: World, restored: "Checkpoint") -> str:
     """Return why a run does not go on within a generation under a smaller budget; empty if it does."""
-    if env is None or not state.shares_replay(ALGORITHMS[config.algorithm].State):  # no tasks read one
+    if env is None or not state.can_be_half_way(ALGORITHMS[config.algorithm].State):
         return ""
     with suppress(*NO_START):  # which other lines tell
         return capacity.half_way(config, env.horizon, begun(config, env, world.size)[1], restored)

@@ -41,7 +41,7 @@ from pathlib import Path
 from esac_mpi.analysis.command import parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
-from esac_mpi.clock.cluster import Cluster
+from esac_mpi.clock.cluster import HOST_PER_UPDATE, Cluster
 from esac_mpi.invocation import look_here
 
 OF_SCALING = ("task", "latency", "bandwidth", "cores_per_node", "updates_per_second", "host_per_update", "out")
@@ -77,7 +77,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="scaling: of the network [bytes/s]")
     line.add_argument("--cores-per-node", type=int, default=Cluster.cores_per_node, help="scaling: ranks of a node")
     line.add_argument("--updates-per-second", type=float, default=0.0, help="scaling: of a simulated GPU; 0 = none")
-    line.add_argument("--host-per-update", type=float, default=5e-5, help="scaling: of rank 0's core for that GPU [s]")
+    line.add_argument("--host-per-update", type=float, default=HOST_PER_UPDATE, help="scaling: of rank 0's core for that GPU [s]")
     line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")
     line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 120")
     line.add_argument("--out", type=Path, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")

@@ -11,11 +11,10 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi import schedule
 from esac_mpi.algorithms import esac_phase
+from esac_mpi.clock.cluster import HOST_PER_UPDATE
 from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import Config, Evolution
-
-HOST_PER_UPDATE = 5e-5  # of rank 0's core where a device makes the updates [s]; assumed, as in `bench.py scaling`
 
 
 class Phase(NamedTuple):

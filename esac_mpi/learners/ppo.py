@@ -78,7 +78,6 @@ class PPO:
             policy.log_std.requires_grad_(False)
         elif not discrete:
             self._parts["actor"].append(policy.log_std)
-        self._spreads = not discrete  # whether the actor's last numbers are the logarithms of standard deviations
         if start.theta.any():
             self._take_theta(start.theta, layout)
 
@@ -312,7 +311,7 @@ class PPO:
         if was.reward_normalisation != self.options.reward_normalisation:
             raise ValueError("its critic learnt from rewards on another scale, reward_normalisation")
         found = base.fitted(own, {**saved, **{name: own[name] for name in own if name.startswith("episode")}})
-        wide = self._model.policy.log_std.numel() if self._spreads else 0
+        wide = 0 if self._argmax or self._categorical else self._model.policy.log_std.numel()
         if wide and was.initial_std != self.options.initial_std:
             for name in ("actor_values", "actor_moment1", "actor_moment2"):
                 found[name] = np.append(found[name][:-wide], own[name][-wide:])

@@ -65,9 +65,14 @@ def statistic(seeds: np.ndarray) -> float:
     return float(interquartile_mean(seen)) if len(seen) else np.nan
 
 
+def of_all(seeds: np.ndarray) -> float:
+    """Return the statistic of seeds that all have a value, nan where one has none."""
+    return statistic(seeds) if np.isfinite(seeds).all() else np.nan
+
+
 def best_of(groups: list[np.ndarray]) -> float:
-    """Return the greatest statistic of groups of seeds of which each has a value, nan where there is no such group."""
-    return max((statistic(seeds) for seeds in groups if np.isfinite(seeds).all()), default=np.nan)
+    """Return the greatest statistic of groups of seeds that all have a value, nan where there is no such group."""
+    return max((value for value in map(of_all, groups) if np.isfinite(value)), default=np.nan)
 
 
 def cell(seeds: np.ndarray, bold: bool = False) -> str:
@@ -104,8 +109,7 @@ def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers:
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
         bold = [
-            field == y and measure != "updates" and len(labels) > 1 and np.isfinite(f).all() and statistic(f) == b
-            for f, b in zip(found, best, strict=True)
+            field == y and measure != "updates" and len(labels) > 1 and of_all(f) == b for f, b in zip(found, best, strict=True)
         ]
         taken = ", ".join(
             compact(statistic(values(traces, "wall_seconds", seconds, of))) for of in ("env_steps", "gradient_updates")

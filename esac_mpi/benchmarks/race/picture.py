@@ -8,9 +8,8 @@ import math
 from pathlib import Path
 
 from esac_mpi.analysis.figures import COLOURS, Axes, headline, plt, save
-from esac_mpi.analysis.messages import spanned
 from esac_mpi.benchmarks.race import field
-from esac_mpi.benchmarks.race.standings import Spread, Standings, middle, shown
+from esac_mpi.benchmarks.race.standings import Spread, Standings, shown
 
 STEP, GAP = 0.105, 2.0  # height of a competitor's line [inches], and lines that part two tasks
 LARGE, SMALL = 8.5, 5.0  # marks, of our champion and of the others [points]
@@ -46,10 +45,7 @@ def draw(found: Standings, out: Path) -> None:
         axes.plot([], [], mark, color=colour, ms=LARGE if name == field.CHAMPION else SMALL, label=name)
     legend = drawing.legend(loc="outside lower center", ncols=min(5, len(names)))
     legend.get_texts()[0].set_fontweight("bold" if names[0] == field.CHAMPION else "normal")
-    counts = sorted({len(rows) for task in tasks for name in names if (rows := found.of(task, name))})
-    one = found.rows[0]
-    seeds = spanned([counts[0], counts[-1]])
-    shows = f"{middle(counts)} of {seeds} seeds, line from the fastest to the slowest" if counts[-1] > 1 else "one seed"
+    one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
     headline(
         drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
         f"open arrow: not within the limit{', cross: failed' * bool(found.failed)}",

@@ -112,11 +112,9 @@ class Standings:
         """The seeds of each task that everyone there has run; all where there is none."""
         found = {}
         for task in self.tasks:
-            run: dict[str, set[int]] = {}
-            for row in self.rows:
-                if row.task == task:
-                    run.setdefault(row.competitor, set()).add(row.seed)
-            found[task] = set.intersection(*run.values()) or set.union(*run.values())
+            here = [(row.competitor, row.seed) for row in self.rows if row.task == task]
+            run = [{seed for other, seed in here if other == name} for name, _ in here]
+            found[task] = set.intersection(*run) or set.union(*run)
         return found
 
     def spread(self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time) -> Spread | None:
@@ -187,11 +185,15 @@ class Standings:
             [as_markdown(times, self.about()), "True environment steps to the same:", "\n".join(markdown(steps)), *self.verdict()]
         )
 
+    def shows(self, each: str) -> str:
+        """Return what a figure is of, in words; each: what stands behind them where there are several seeds."""
+        every = [self.of(task, name) for task in self.tasks for name in self.names]
+        counts = sorted({len(found) for found in every if found})
+        return f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds{each}" if counts[-1] > 1 else "one seed"
+
     def about(self) -> list[str]:
         """Return what the table holds."""
-        one, every = self.rows[0], [self.of(task, name) for task in self.tasks for name in self.names]
-        counts = sorted({len(found) for found in every if found})
-        shows = f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds (least to most)" if counts[-1] > 1 else "one seed"
+        one, shows = self.rows[0], self.shows(" (least to most)")
         machines = [machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)]
         each = ", a seed's runs on a task on one of them" * (len(machines) > 1)
         said = (
