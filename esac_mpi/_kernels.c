@@ -236,7 +236,7 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
-enum { INTERFACE = 3 }; /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in */
+enum { INTERFACE = 4 }; /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite */
 enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
@@ -690,8 +690,24 @@ static PyObject *count_in(PyObject *module, PyObject *const *args, Py_ssize_t n)
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
+PyDoc_STRVAR(finite_doc, "finite(numbers): return whether all of float32 [n] are finite.");
+
+static PyObject *all_finite(PyObject *module, PyObject *object)
+{
+    Py_buffer numbers;
+    if (vector(object, &numbers, -1, 0, "numbers") < 0)
+        return NULL;
+    const float *const x = numbers.buf;
+    int found = 0;
+    for (Py_ssize_t i = 0; i < numbers.shape[0]; i++)
+        found |= (bits_of(x[i]) & 0x7F800000u) == 0x7F800000u;
+    PyBuffer_Release(&numbers);
+    return PyBool_FromLong(!found);
+}
+
 static PyMethodDef functions[] = {
     {"count_in", (PyCFunction)(void (*)(void))count_in, METH_FASTCALL, count_in_doc},
+    {"finite", all_finite, METH_O, finite_doc},
     {"normal", normal, METH_VARARGS, normal_doc},
     {"philox", philox, METH_VARARGS, philox_doc},
     {NULL, NULL, 0, NULL},

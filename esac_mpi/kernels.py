@@ -19,7 +19,7 @@ import numpy as np
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
-INTERFACE = 3  # what _kernels.c takes and returns
+INTERFACE = 4  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
 LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
@@ -78,6 +78,11 @@ def numpy_count_in(sums: np.ndarray, observation: np.ndarray) -> None:
     sums[0] += 1.0
     sums[1] += observation
     sums[2] += np.square(observation, dtype=np.float64)
+
+
+def numpy_finite(numbers: np.ndarray) -> bool:
+    """Return whether all numbers, float32 [n], are finite."""
+    return bool(np.isfinite(numbers).all())
 
 
 def radii(words: np.ndarray) -> np.ndarray:
@@ -170,6 +175,7 @@ class NumpyPerceptron:
 
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
 count_in: Any = numpy_count_in if _kernels is None else getattr(_kernels, "count_in", None)
+finite: Any = numpy_finite if _kernels is None else getattr(_kernels, "finite", None)
 
 
 def _saturated(perceptron: Any) -> bytes:

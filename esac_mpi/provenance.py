@@ -31,6 +31,8 @@ def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int
             log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
     for complaint in affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads) if world.rank == 0 else ():
         log.warn(complaint)
+    if world.rank == 0 and found.not_finite:
+        log.warn(found.not_finite)
     steps = PROBE_STEPS * world.size
     if world.rank == 0 and found.apart:
         sentence, more = probe.complaint(env, found.apart)

@@ -85,6 +85,21 @@ class Spoilt(Walk):
         return observation, np.nan if self.number == 3 and Spoilt.steps > PROBE_STEPS else reward, *rest
 
 
+class Blinded(Walk):
+    """Observe nan or inf as the second number now and then, at a reset or a step; refuse to act by that, or to act nan."""
+
+    def observe(self):
+        observation = super().observe()
+        if self.np_random.random() < 0.01:
+            observation[1] = self.np_random.choice([np.nan, np.inf, -np.inf])
+        return observation
+
+    def step(self, action):
+        assert np.isfinite(self.observation).all()
+        assert np.isfinite(action).all()
+        return super().step(action)
+
+
 class Slow(Walk):
     """Take SLOW seconds for a step, but for those that nodes compare at the start."""
 
@@ -142,5 +157,17 @@ class Signalled(Walk):
         return super().step(action)
 
 
-for name in ("Counting", "Steep", "Raising", "Breaking", "Spoilt", "Slow", "Delayed", "Poisoned", "Stuck", "Signalled"):
+for name in (
+    "Counting",
+    "Steep",
+    "Raising",
+    "Breaking",
+    "Spoilt",
+    "Blinded",
+    "Slow",
+    "Delayed",
+    "Poisoned",
+    "Stuck",
+    "Signalled",
+):
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

@@ -108,13 +108,6 @@ def test_an_episode_that_ends_sooner_when_it_is_played_again_gives_way_to_a_new_
     assert "ends sooner when it is played again: a new one begins" in caplog.text
 
 
-def test_an_observation_that_is_not_finite_says_so():
-    env = Line()
-    env.reset = lambda seed: np.full(1, np.nan, np.float32)
-    with pytest.raises(LearnerNotFinite, match="an observation is not finite at training step 0"):
-        learner().phase(env, 0, 0, 5)
-
-
 def test_a_minibatch_of_one_step_is_refused():
     with pytest.raises(ConfigError, match=r"ppo.batch_size = 16: leaves a minibatch of one step of 33"):
         check(updated(Config(), {"ppo.steps_per_generation": 33, "ppo.batch_size": 16}))

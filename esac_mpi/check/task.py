@@ -23,7 +23,9 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     differ = f"other bits on {', '.join(odd)}: use nodes of one kind, or results depend on which evaluates what"
     physics = Line("physics", f"digests on rank 0: {ranks[0].physics}", differ if odd else "")
     again = Line("episodes", "not repeated" if ranks[0].apart else "the same again after others", ranks[0].apart)
-    return [Line("task", found), physics, again]
+    first = ranks[0].found
+    bad = [Line("observations", "not all finite", first.not_finite)] if first and first.not_finite else []
+    return [Line("task", found), physics, again, *bad]
 
 
 def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:

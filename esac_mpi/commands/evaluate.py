@@ -51,7 +51,8 @@ def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.nda
 def text(policy: Any, found: dict[str, Any]) -> str:
     """Return the report for a person."""
     count = f"{found['episodes']} episode{'s' * (found['episodes'] > 1)}"
-    said = f"return  physics unstable in {found['unstable']} of {count}: no mean of all can be given"
+    which = f" ({found['not_finite']})" if found["not_finite"] else ""
+    said = f"return  physics unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
     if not found["unstable"]:
         ends = {name: "[{:.1f}, {:.1f}]".format(*found[name]) if found[name] else "" for name in ("interval", "iqm_interval")}
         spread = "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
@@ -103,6 +104,7 @@ def main(argv: list[str], world: Any) -> int:
         return 65 if isinstance(error, Unreadable) else 2
     played = episodes(world, env, policy, options.episodes, options.seed, options.weight_noise)
     found = report(policy, env, world, options, *played)
+    found["not_finite"] = next(filter(None, world.gather(env.not_finite)), "")
     if world.rank == 0:
         print(json.dumps(found) if options.json else text(policy, found))
     return 0

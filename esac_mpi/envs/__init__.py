@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from esac_mpi import kernels
+
 Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> observation, reward, terminated
 
 
@@ -47,7 +49,19 @@ def broken(id: str, what: str, error: Exception) -> TaskError:
 
 
 class UnstablePhysics(Exception):
-    """A step that the physics could not make."""
+    """A step that the physics could not make, or that gave an observation which is not finite."""
+
+
+def finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
+    """Return an observation, or an action, float32 [n], whose numbers are all finite.
+
+    Raises UnstablePhysics for another one; `env.not_finite` then says which number it was.
+    """
+    if not kernels.finite(numbers):
+        index = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        env.not_finite = f"{what}[{index}] is {numbers[index]}"
+        raise UnstablePhysics(f"{env.id}: {env.not_finite}")
+    return numbers
 
 
 class Env(Protocol):
@@ -59,18 +73,19 @@ class Env(Protocol):
     low: np.ndarray  # float32 [action] bounds of the task
     high: np.ndarray  # float32 [action]
     horizon: int  # steps after which an episode is truncated
+    not_finite: str  # the last observation or action that was not finite, by its index; empty = all were
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start the episode that `seed` names; return its first observation, float32 [observation].
+        """Start the episode that `seed` names; return its first observation, float32 [observation], all finite.
 
-        Raises UnstablePhysics.
+        Raises UnstablePhysics, also in place of an observation that is not finite.
         """
         ...
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action] in [low, high]; return observation, reward, terminated, truncated.
 
-        A time limit truncates and never terminates. Raises UnstablePhysics.
+        A time limit truncates and never terminates. Raises UnstablePhysics as `reset` does.
         """
         ...
 
@@ -93,8 +108,7 @@ def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, b
         answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high))  # rounding may have left the bounds
     except UnstablePhysics:
         return None
-    observation, reward, *_ = answer
-    return answer if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable else None
+    return answer if abs(answer[1]) <= LARGEST and not env.unstable else None
 
 
 def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:

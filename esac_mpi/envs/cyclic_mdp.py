@@ -13,6 +13,8 @@ import math
 
 import numpy as np
 
+from esac_mpi.envs import finite
+
 RULES = {"CyclicMDP-v0": (1.0, 2000), "CyclicMDPRepo-v0": (2.0, math.inf)}  # id: reward of S2 -> S0, time limit [steps]
 CLOCKWISE = 1  # which of the three outputs
 
@@ -28,7 +30,7 @@ class CyclicMDP:
         self.action_size = 3
         self.low, self.high = -np.ones(3, np.float32), np.ones(3, np.float32)
         self.horizon = horizon
-        self.unstable = False
+        self.unstable, self.not_finite = False, ""
         self._rewards = (1.0, 1.0, RULES[id][0])  # of clockwise, by state
         self._observations = np.eye(3, dtype=np.float32)
         self._state = 0
@@ -42,7 +44,7 @@ class CyclicMDP:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take the action with the largest of three outputs; return observation, reward, terminated, truncated."""
-        clockwise = np.argmax(action) == CLOCKWISE
+        clockwise = np.argmax(finite(self, "action", np.asarray(action, np.float32))) == CLOCKWISE
         reward = self._rewards[self._state] if clockwise else -1.0
         if clockwise:
             self._state = (self._state + 1) % 3

@@ -14,6 +14,7 @@ from esac_mpi.envs import (
     TaskError,
     UnstablePhysics,
     action_bounds,
+    finite,
     import_mujoco,
     nearest,
     rounded_out,
@@ -30,6 +31,8 @@ TASKS = {f"dm_control/{domain}-{task}-v0": (domain, task) for domain, task in su
 
 class DMControlEnv:
     """A dm_control environment, its observations flattened in the order of its observation_spec."""
+
+    not_finite = ""
 
     def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         if id not in TASKS:
@@ -62,7 +65,7 @@ class DMControlEnv:
         self._env.task.random.seed(seed)  # in place: the suite's tasks keep no other state between episodes
         self._steps = 0
         try:
-            return self._flat(self._env.reset().observation)
+            return finite(self, "observation", self._flat(self._env.reset().observation))
         except (PhysicsError, mujoco.FatalError) as error:
             raise UnstablePhysics(f"{self.id}: {error}") from error
 
@@ -77,7 +80,8 @@ class DMControlEnv:
         except (PhysicsError, mujoco.FatalError) as error:
             raise UnstablePhysics(f"{self.id}: {error}") from error
         self._steps += 1
-        return observation, reward, terminated, (last and not terminated) or self._steps >= self.horizon
+        ended = (last and not terminated) or self._steps >= self.horizon
+        return finite(self, "observation", observation), reward, terminated, ended
 
     @property
     def unstable(self) -> bool:

@@ -25,6 +25,7 @@ from esac_mpi.envs import (
     TaskError,
     UnstablePhysics,
     action_bounds,
+    finite,
     import_mujoco,
     is_of,
     nearest,
@@ -43,6 +44,8 @@ SIDE = 32  # an array with two sides of so many numbers may be an image
 
 class GymnasiumEnv:
     """A Gymnasium environment with flat observations and actions."""
+
+    not_finite = ""
 
     def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         self.id = id
@@ -83,7 +86,7 @@ class GymnasiumEnv:
             raise UnstablePhysics(f"{self.id}: {error}") from error
         if (data := self._data()) is not None:
             self._warnings = warning_counts(data)
-        return _flat(observation)
+        return finite(self, "observation", _flat(observation))
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
@@ -98,7 +101,7 @@ class GymnasiumEnv:
                 raise
             raise UnstablePhysics(f"{self.id}: {error}") from error
         self._steps += 1
-        return observation, reward, terminated, truncated or self._steps >= self.horizon
+        return finite(self, "observation", observation), reward, terminated, truncated or self._steps >= self.horizon
 
     def close(self) -> None:
         """Let go of what the library's environment holds."""
@@ -129,6 +132,7 @@ class GymnasiumEnv:
 
     def _native(self, action: np.ndarray) -> Any:
         """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
+        finite(self, "action", np.asarray(action, np.float32))
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)

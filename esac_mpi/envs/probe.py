@@ -42,10 +42,12 @@ class Probe(NamedTuple):
 
     digests: str  # `kind digest, kind digest, ...` of KINDS in the first two stretches
     apart: frozenset[str]  # of KINDS: what was not the same when the first stretch was played again
+    not_finite: str = ""  # what to say of an observation that was not finite; empty = all were
 
 
 def played(env: Env) -> Probe:
     """Play a task's stretches, see `probe`. Raises TaskError where that cannot be done."""
+    env.not_finite = ""
     try:
         with suppress(UnstablePhysics):  # of one start state
             size = env.reset(integer(0, Purpose.PROBE)).size
@@ -56,19 +58,26 @@ def played(env: Env) -> Probe:
         raise
     except Exception as error:  # a task is a user's own code
         raise broken(env.id, "played", error) from error
+    finally:
+        env.not_finite = ""
 
 
 def probe(env: Played) -> Probe:
     """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`. Raises TaskError."""
     first, other, again = [dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)) for stretch in STRETCHES]
-    refuse_not_finite(env, first["rewards"] + other["rewards"])
+    not_finite = getattr(env, "not_finite", "")  # a layer does not tell
+    refuse_not_finite(env, first["rewards"] + other["rewards"], not_finite)
     digests = [f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS]
-    return Probe(", ".join(digests), frozenset(kind for kind in KINDS if first[kind] != again[kind]))
+    told = f"{env.id}: {not_finite} in its first steps; such an episode ends there, is unstable and ranks last"
+    apart = frozenset(kind for kind in KINDS if first[kind] != again[kind])
+    return Probe(", ".join(digests), apart, told if not_finite else "")
 
 
-def refuse_not_finite(env: Played, rewards: tuple[bytes, ...]) -> None:
-    """Raise TaskError where steps were made and none of their rewards is a finite number."""
+def refuse_not_finite(env: Played, rewards: tuple[bytes, ...], not_finite: str) -> None:
+    """Raise TaskError where no reward of the steps, or no observation, is finite; not_finite: one that is not."""
     found = [struct.unpack("<d", packed)[0] for packed in rewards if packed]
+    if not found and not_finite:
+        raise TaskError(f"{env.id}: no observation of its first steps is finite: {not_finite}.")
     if found and not any(map(math.isfinite, found)):
         raise TaskError(f"{env.id}: the reward of every one of its first steps is {found[0]}.")
 

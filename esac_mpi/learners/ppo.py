@@ -33,7 +33,7 @@ from esac_mpi import log, turns
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
 from esac_mpi.kernels import count_in
-from esac_mpi.learners import LearnerNotFinite, Start, base, gpu, training
+from esac_mpi.learners import Start, base, gpu, training
 from esac_mpi.learners.network import assign
 from esac_mpi.learners.ppo_rollout import Episode, RewardScale, Row
 from esac_mpi.learning import Phase, Steps
@@ -146,10 +146,8 @@ class PPO:
                 self._model.train()
                 losses.append([self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()])
                 yield True
-        except ValueError as error:  # a distribution of nan
+        except ValueError:  # a distribution of nan
             self.check_finite()
-            if self._episode is not None and not np.isfinite(self._episode.observation).all():
-                raise LearnerNotFinite(f"{env.id}: an observation is not finite at training step {self.env_steps}") from error
             raise
         means = dict(zip(LOSSES, np.mean(losses, axis=0).tolist(), strict=True)) if losses else {}
         self.check_finite(means)

@@ -124,6 +124,8 @@ class Camera:
 class Watched:
     """An environment whose starts may be tilted and whose steps are seen: `see(steps, return so far)` after each."""
 
+    not_finite = ""  # the environment has it
+
     def __init__(self, env: Env, see: Any = None, tilt: Any = None) -> None:
         self._env, self._see, self._tilt = env, see or (lambda steps, total: None), tilt
         self.id, self.horizon = env.id, env.horizon

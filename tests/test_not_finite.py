@@ -1,0 +1,178 @@
+"""Observations and actions that are not finite: the episode ends there and is counted, and it is said which number it was."""
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import LEARNER, POPULATION, ROUTINE
+from in_process import checked, started
+from small_cem import options as drawn
+from small_erl import options as genetic
+from whole_runs import science
+
+from esac_mpi import envs, kernels
+from esac_mpi.envs import TaskError, UnstablePhysics, probe
+from esac_mpi.policy import Layout, Policy
+from esac_mpi.record import Run, read
+from esac_mpi.rollout import explore, play
+
+BAD = [np.nan, -np.nan, np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("finite", [kernels.finite, kernels.numpy_finite])
+def test_whether_numbers_are_finite(finite):
+    for size in (0, 1, 3, 376):
+        numbers = np.resize(np.array([0.0, -3e38, 1e-45, 3.4e38], np.float32), size)
+        assert finite(numbers)
+        for place in {0, size // 2, size - 1} if size else ():
+            for bad in BAD:
+                spoilt = numbers.copy()
+                spoilt[place] = bad
+                assert not finite(spoilt)
+
+
+class Line(gymnasium.Env):
+    """Observe three numbers, of which the third is `bad` at one moment: the reset, 0, or that step."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    moment, bad = 0, 0.0
+
+    def observe(self):
+        seen = np.arange(3.0)
+        if self.number == Line.moment:
+            seen[2] = Line.bad
+        return seen
+
+    def reset(self, *, seed=None, options=None):
+        self.number = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.number += 1
+        return self.observe(), 1.0, False, False, {}
+
+
+gymnasium.register("Line-v0", Line, max_episode_steps=9)
+
+
+@pytest.fixture
+def line(monkeypatch):
+    """Return a function that makes the task with a bad number at a moment."""
+
+    def made(moment, bad):
+        monkeypatch.setattr(Line, "moment", moment)
+        monkeypatch.setattr(Line, "bad", bad)
+        return envs.make("Line-v0")
+
+    return made
+
+
+def policy_of(env):
+    policy = Policy(Layout((env.observation_size, env.action_size)), "tanh", "tanh", env.low, env.high)
+
+    def act(observation):
+        assert np.isfinite(observation).all()
+        return policy(observation)
+
+    act.low, act.high = policy.low, policy.high
+    return act
+
+
+@pytest.mark.parametrize("bad", [*BAD, 1e39])  # the last is beyond float32
+@pytest.mark.parametrize("moment", [0, 1, 5])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_an_episode_ends_at_an_observation_that_is_not_finite(line, moment, bad):
+    env = line(moment, bad)
+    episode = play(env, policy_of(env), 0)
+    assert np.isnan(episode.episodic_return)
+    assert episode.episodic_length == moment
+    assert env.not_finite == f"observation[2] is {np.float32(bad)}"
+    rows, explored = explore(env, policy_of(env), 0)
+    assert (np.isnan(explored.episodic_return), explored.episodic_length, len(rows)) == (True, moment, max(moment - 1, 0))
+    assert np.isfinite(rows).all()
+
+
+def test_an_episode_whose_observations_are_finite_but_large_goes_on(line):
+    env = line(3, 3e38)
+    assert play(env, policy_of(env), 0).episodic_return == 9
+
+
+@pytest.mark.parametrize("task", ["HalfCheetah-v5", "dm_control/cartpole-swingup-v0"])
+def test_the_own_steps_of_fast_tasks_are_looked_at_too(task):
+    env = envs.make(task)
+    assert env._own_step is not None
+    bad = env.reset(0)
+    bad[1] = np.inf
+    env._own_step = lambda action: (bad, 1.0, False)
+    with pytest.raises(UnstablePhysics, match=r"observation\[1\] is inf"):
+        env.step(env.high)
+
+
+@pytest.mark.parametrize("task", ["CartPole-v1", "CyclicMDP-v0", "Pendulum-v1"])
+def test_an_action_that_is_not_finite_is_taken_for_none(task):
+    env = envs.make(task)
+    env.reset(0)
+    action = np.zeros(env.action_size, np.float32)
+    action[-1] = np.nan
+    with pytest.raises(UnstablePhysics, match=rf"action\[{env.action_size - 1}\] is nan"):
+        env.step(action)
+
+
+def test_the_first_steps_tell_of_it_and_refuse_a_task_that_has_nothing_else(line):
+    assert probe.played(line(0, 0.0)).not_finite == ""
+    env = line(7, np.nan)
+    assert "Line-v0: observation[2] is nan in its first steps" in probe.played(env).not_finite
+    assert env.not_finite == ""  # what episodes have is told apart
+    for moment in (0, 1):
+        with pytest.raises(TaskError, match=r"no observation of its first steps is finite: observation\[2\] is nan"):
+            probe.played(line(moment, np.nan))
+
+
+def test_the_start_and_the_check_warn(line, tmp_path, capsys):
+    line(7, np.nan)
+    words = ["--algorithm", "es", "--task.id", "Line-v0", "--policy.hidden", 4, "--run-dir", tmp_path / "run"]
+    assert checked(*words) == 0
+    assert "observation[2] is nan in its first steps" in capsys.readouterr().out
+    line(0, np.nan)
+    assert started(*words) == 2
+    assert "observation[2] is nan" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+PHASE = {"steps_per_generation": 200, "start_steps": 50, "batch_size": 16, "replay_capacity": 2000}
+RUNS = {
+    "es": [str(word).replace("--esac.", "--es.") for word in POPULATION],
+    "esac": [*POPULATION, *LEARNER],
+    **{name: [t for key, v in PHASE.items() for t in (f"--{name}.{key}", v)] for name in ("sac", "td3", "ddpg")},
+    "ppo": ["--ppo.steps_per_generation", 200, "--ppo.batch_size", 20],
+    "pderl": genetic("pderl"),
+    "cem_rl": drawn("cem_rl"),
+    "aes_rl": ["--aes_rl.workers", 2, "--aes_rl.start_steps", 20, "--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 20],
+}
+
+
+@pytest.mark.parametrize("algorithm", RUNS)
+def test_every_algorithm_counts_such_episodes_in_the_same_words(tmp_path, caplog, algorithm):
+    words = ["--algorithm", algorithm, "--task.id", "own_envs:Blinded-v0", *RUNS[algorithm], *ROUTINE, "--budget.generations", 6]
+    assert started(*words, "--run-dir", tmp_path / "run") in (0, 1)  # 1: no evaluation without such an episode
+    (told,) = [line for line in caplog.text.splitlines() if "told once" in line]
+    assert "own_envs:Blinded-v0: observation[1] is " in told
+    assert science(tmp_path / "run")["metrics/unstable_episodes"][-1] > 0
+    arrays = read(tmp_path / "run/checkpoint.h5")[0]
+    for name, array in arrays.items():
+        if name.startswith(("replay", "learner/", "state/observation_sums", "state/population")):
+            assert np.isfinite(array).all(), name
+    assert Run.open(tmp_path / "run").state in ("complete", "failed")
+
+
+def test_ranks_say_it_once_and_have_the_same_bits(tmp_path, alone, together):
+    words = ["--algorithm", "es", "--task.id", "own_envs:Blinded-v0", *RUNS["es"], *ROUTINE, "--budget.generations", 6]
+    words += ["--es.observation_normalisation", "true"]
+    done = together(3, *words, "--run-dir", tmp_path / "three")
+    (told,) = [line for line in done.stdout.splitlines() if "told once" in line]
+    assert "observation[1] is " in told
+    alone(*words, "--run-dir", tmp_path / "one")
+    one, three = science(tmp_path / "one"), science(tmp_path / "three")
+    assert one.keys() == three.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], three[name], name)
