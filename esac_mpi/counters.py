@@ -29,8 +29,14 @@ class Counters:
 class Best:
     """The best policy of the evaluations on schedule: of ESAC the better of theta_es and the SAC mean."""
 
-    episodic_return: float = -np.inf
+    episodic_return: float = -np.inf  # mean over episodes that did not choose it
     generation: int = 0
     policy: str = ""
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
+    chosen_by: float = np.nan  # mean return of the evaluation that chose it; nan: its own return, of a former version
+
+    @property
+    def bar(self) -> float:
+        """Mean return of an evaluation above which another policy is the best."""
+        return self.episodic_return if np.isnan(self.chosen_by) else self.chosen_by

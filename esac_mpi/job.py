@@ -70,6 +70,10 @@ class Job:
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
     not_finite: int = 0  # generations since the start that had returns that are not finite
+    spoilt: int = 0  # evaluations since the start that had some
+    unstable: int = 0  # unstable episodes of the run when it was last asked which number was not finite
+    looks: int = 0  # how often it was asked since the start
+    told: bool = False  # whether it was told
     listener: Callable[[dict[str, Any]], object] | None = None  # hears of every generation, on rank 0
     has_listener: bool = False  # whether rank 0 has one
     saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
@@ -128,15 +132,18 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     return job.state.generation, job.world.clock() - soon
 
 
-def save(job: Job, status: str, final: Best | None = None) -> bool:
-    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only."""
+def save(job: Job, status: str, best: Best | None = None, final: Best | None = None) -> bool:
+    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only.
+
+    best, final: of a run at its end.
+    """
     run = job.run
     assert run is not None
     parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
     if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
-    return saved(lambda: run.status(status, job.state.generation, **results(job, final)))
+    return saved(lambda: run.status(status, job.state.generation, **results(job, best, final)))
 
 
 def saved(write: Callable[[], None]) -> bool:
@@ -160,12 +167,10 @@ def fail(job: Job) -> None:
         job.run.status("failed", job.state.generation)
 
 
-def results(job: Job, final: Best | None = None) -> dict[str, Any]:
+def results(job: Job, best: Best | None = None, final: Best | None = None) -> dict[str, Any]:
     """Return what status.json says about the run's results."""
-    best = job.state.best.episodic_return
-    if final is None or not final.policy:
-        return {"best_return": best}
-    return {"best_return": max(best, final.episodic_return), "final_return": final.episodic_return}
+    found = {"best_return": (best or job.state.best).episodic_return}
+    return {**found, "final_return": final.episodic_return} if final and final.policy else found
 
 
 def main_policy(job: Job) -> np.ndarray:

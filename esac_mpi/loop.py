@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learning, log, population, rollout
+from esac_mpi import evaluation, log, population
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
@@ -32,6 +32,7 @@ from esac_mpi.job import (
     save_policy,
     saved,
 )
+from esac_mpi.rollout import NoFiniteReturn
 from esac_mpi.set_up import set_up
 from esac_mpi.task import let_go
 
@@ -110,11 +111,15 @@ def go_on(job: Job) -> None:
                 job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
             row, timing = job.unevaluated
             made = world.clock()
-            columns, episodes = evaluation_columns(job)
+            columns, episodes = evaluation.on_schedule(job)
             row.update(columns)
         except Abandoned:  # what is unfinished is made again at the next start
             return
+        except NoFiniteReturn:  # on all ranks
+            tell_number(job, job.unstable + 1)
+            raise
         job.unevaluated = None
+        tell_number(job, job.state.counters.unstable_episodes)
         if job.run:
             now, used = world.clock(), time.process_time()
             timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
@@ -157,49 +162,6 @@ def keep_time(job: Job) -> None:
             world.stop.wished = True
 
 
-def evaluation_columns(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
-    """Evaluate on schedule; return a row's columns about it, and the seconds of each episode; nan without evaluation."""
-    episodes, names = job.config.evaluation.episodes, list(job.state.policies)
-    if job.evaluated:
-        columns, seconds = evaluation_row(job)
-        job.state.best = better(job, columns, job.state.best)
-    else:
-        columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in names}
-        seconds = np.full(len(names) * episodes, np.nan)
-    return {**columns, "best_return": job.state.best.episodic_return}, seconds
-
-
-def evaluation_row(job: Job) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Play the evaluation episodes of this generation and count them.
-
-    Returns {evaluation_<policy>: returns [episodes]}, and the seconds of each episode [policies * episodes].
-    """
-    job.policy.normaliser = job.state.normaliser
-    returns, steps, unstable, seconds = rollout.evaluate_policies(
-        job.world,
-        job.env,
-        job.policy,
-        job.state.policies,
-        job.config.evaluation.episodes,
-        job.config.seed,
-        job.state.generation,
-    )
-    job.state.counters.env_steps_evaluation += steps
-    job.state.counters.unstable_episodes += unstable
-    return {f"evaluation_{name}": values for name, values in returns.items()}, seconds
-
-
-def better(job: Job, columns: dict[str, np.ndarray], best: Best) -> Best:
-    """Return the best of this generation's policies if one of them beats `best`, else `best`."""
-    for name, theta in job.state.policies.items():
-        value = rollout.mean_return(columns[f"evaluation_{name}"])
-        if value > best.episodic_return:
-            normaliser = job.state.normaliser
-            seen = np.zeros((2, 0), np.float32) if normaliser is None else normaliser.stacked()
-            best = Best(value, job.state.generation, name, theta.copy(), seen)
-    return best
-
-
 def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
     assert job.run is not None
@@ -209,8 +171,8 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     fitness = row[job.algorithm.DECLARES.fitness]
     if np.ndim(fitness):  # one of each member
         tell_not_finite(job, np.flatnonzero(~np.isfinite(fitness)).tolist())
-    if job.evaluated and not np.isfinite([row[f"evaluation_{name}"] for name in job.state.policies]).any():
-        log.warn(f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task")
+    if job.evaluated:
+        tell_spoilt(job, {name: row[f"evaluation_{name}"] for name in job.state.policies})
     if job.state.best.generation == job.state.generation:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
@@ -242,6 +204,39 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
     log.say(f"generation {k}: {told}")
 
 
+def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
+    """Say whose evaluations, {policy: returns [episodes]}, are not finite and so make no best policy; ever more rarely."""
+    finite = [np.isfinite(values) for values in returns.values()]
+    if not np.any(finite):
+        log.warn(f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task")
+    elif not np.all(finite):
+        job.spoilt += 1
+        names = ", ".join(name for name, each in zip(returns, finite, strict=True) if not each.all())
+        if told_now(job.spoilt):
+            log.say(f"generation {job.state.generation}: an evaluation episode of {names} has no finite return: no best policy")
+
+
+def tell_number(job: Job, unstable: int) -> None:
+    """Say once which number was not finite, if episodes have ended for that; all ranks call this.
+
+    unstable: episodes whose return was not finite, of the whole run.
+    """
+    if job.told or unstable == job.unstable:
+        return
+    job.unstable, job.looks = unstable, job.looks + 1
+    if told_now(job.looks):
+        mine = [getattr(env, "not_finite", "") for env in (job.env, job.params.own_env)]
+        found = [told for everyone in job.world.gather(mine) for told in everyone if told]
+        job.told = bool(found)
+        if found and job.world.rank == 0:
+            log.warn(f"{job.config.task.id}: {found[0]}: such an episode ends there, is unstable and ranks last (told once)")
+
+
+def told_now(count: int) -> bool:
+    """Return whether to tell of something for the time so numbered: the first few, and then whenever that has doubled."""
+    return count <= IN_FULL or count.bit_count() == 1
+
+
 def seeds(job: Job, k: int, members: list[int]) -> str:
     """Return what to say of the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
     declared = job.algorithm.DECLARES.evolution
@@ -267,10 +262,10 @@ def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
 
 def finish(job: Job, fresh: bool = False) -> int:
     """Save the state; at the end of the budget also evaluate what is final; return the exit code. fresh: --fresh was given."""
-    complete, final = at_end(job) and not job.unevaluated, Best()
+    complete, final, best = at_end(job) and not job.unevaluated, Best(), job.state.best
     if complete:
         try:
-            final = final_evaluation(job)
+            final, best = evaluation.at_end(job)
         except Abandoned:
             complete = False
     code = FINISHED if complete else STOPPED
@@ -279,11 +274,10 @@ def finish(job: Job, fresh: bool = False) -> int:
         began = job.run.restored.generation if job.run.restored else 0
         if not complete and 0 < job.config.stop.starts <= job.run.starts and job.state.generation == began:
             status, code = "failed", FAILED
-        best = final if final.episodic_return > job.state.best.episodic_return else job.state.best
         if complete and not best.policy:
             status, code = "failed", FAILED
         written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
-        if not save(job, status, final) or not written:
+        if not save(job, status, best, final) or not written:
             code = UNSAVED
             fail(job)
         if job.display:
@@ -291,22 +285,6 @@ def finish(job: Job, fresh: bool = False) -> int:
         say_end(job, code, best, final, ", without --fresh," if fresh else "")
         job.run.close()
     return job.world.from_root(code)
-
-
-def final_evaluation(job: Job) -> Best:
-    """Return the better policy of the last generation; evaluate off schedule where needed, without a trace in the state."""
-    counters = job.state.counters
-    if job.evaluated:
-        columns = job.run.last_row("evaluation_") if job.run else None
-    else:
-        learning.give_up(job.world)  # its start is saved
-        steps, unstable = counters.env_steps_evaluation, counters.unstable_episodes
-        columns, _ = evaluation_row(job)
-        extra = counters.env_steps_evaluation - steps
-        counters.env_steps_evaluation, counters.unstable_episodes = steps, unstable
-        if job.run:
-            job.run.final({"generation": np.array(job.state.generation), "env_steps_evaluation": np.array(extra), **columns})
-    return better(job, columns, Best()) if columns else Best()
 
 
 def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     DISTILLATION = 17  # member = slot of the child
     DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
     TRAINING = 19  # an individual of CEM-RL that learns; member = which
+    CONFIRMATION = 20  # start state of an episode of a new best policy; block = episode
 
 
 def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:

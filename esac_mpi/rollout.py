@@ -182,9 +182,10 @@ def collection_board(episodes: int, horizon: int, width: int) -> Board:
 
 
 def evaluate_policies(
-    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int
-) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:
-    """Play `episodes` noise-free episodes of each policy, from the same start states.
+    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int,
+    purpose: Purpose = Purpose.EVALUATION,
+) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:  # fmt: skip
+    """Play `episodes` noise-free episodes of each policy, from the same start states, which are the purpose's.
 
     Returns ({name: returns [episodes]}, environment steps, unstable episodes, seconds of each episode [policies * episodes]).
     """
@@ -192,7 +193,7 @@ def evaluate_policies(
 
     def work(i: int) -> np.ndarray:
         name, number = names[i // episodes], i % episodes
-        address, start = integer(seed, Purpose.EVALUATION, generation, block=number), world.clock()
+        address, start = integer(seed, purpose, generation, block=number), world.clock()
         with noted(f"in the evaluation of {name} after generation {generation}, episode {number}"):
             episode = play(env, policy.set(thetas[name]), address)
         return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])

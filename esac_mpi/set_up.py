@@ -135,7 +135,8 @@ def make_state(params: Params, world: Memory) -> Any:
     """Return the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
-    for board in (algorithm.board(params), rollout.evaluation_board(len(initial.policies), config.evaluation.episodes)):
+    evaluations = [rollout.evaluation_board(count, config.evaluation.episodes) for count in {1, len(initial.policies)}]
+    for board in (algorithm.board(params), *evaluations):
         if board.rows:
             world.reserve(board.rows, board.columns)
     return initial

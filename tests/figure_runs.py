@@ -16,11 +16,13 @@ def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", 
     """
     values = {**MENDED, "algorithm": algorithm, "seed": seed, "task.id": task, f"{algorithm}.population_size": n, **settings}
     run = Run.begin(path, updated(Config(), values), {"ranks": ranks, "cpu": "a CPU"})
+    best = -np.inf
     for g, value in enumerate(returns, 1):
         value = np.nan if value is None else float(value)
+        best = max(best, np.nan_to_num(value, nan=-np.inf))
         row = {
             "generation": g, "env_steps_population": 100 * g, "env_steps_learner": 10 * g, "env_steps_evaluation": 7 * g,
-            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g, "sac_phase": g % 2, "best_return": value,
+            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g, "sac_phase": g % 2, "best_return": best,
             "fitness": value - np.arange(1.0, n + 1), "evaluation_theta_es": np.array([value - 1, value + 1]),
         }  # fmt: skip
         if algorithm == "esac":

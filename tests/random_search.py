@@ -19,7 +19,7 @@ from esac_mpi.rollout import Board, play
 
 DECLARES = Declaration(
     learning=None, discrete=True, evolution=None, work="members", policies={"search": "the best"}, fitness="fitness",
-    operators=none, output=None, head_scale=1.0, offspring=nobody,
+    apart=False, operators=none, output=None, head_scale=1.0, offspring=nobody,
 )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_tables_and_figures_of_an_algorithm_that_nobody_has_heard_of(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", seed=1)]
     assert list(analysis.table_of(runs)["A-v0"]) == ["STROLL"]
     assert analysis.table_of(runs, policy="feet")["A-v0"]["STROLL"].mean == 30
-    assert "best mean return of an evaluation, feet, or shoes. Mean" in described(runs, "best")
+    assert "mean return of the last evaluation, feet, or shoes. Mean" in described(runs, "final")
     (axes,) = plots.figure(runs, "return", "generation").axes
     assert [line.get_ydata()[[0, -1]].tolist() for line in axes.lines] == [[11, 31]]
     (losses,) = [axes for axes in plots.figure(runs, "losses", "generation").axes if axes.lines]

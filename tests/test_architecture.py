@@ -16,7 +16,7 @@ LAYERS = [
     {"__main__", "library"},
     {"session"},
     {"loop", "check"},
-    {"set_up"},
+    {"set_up", "evaluation"},
     {"warm_start"},
     {"job", "capacity", "forecast"},
     {"task"},

@@ -149,7 +149,7 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
     assert memory.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
-    boards = 2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5))  # 50 members' five numbers, 20 episodes' three, five of each rank; twice
+    boards = 2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))  # members, evaluation, confirmation; five of each rank; twice
     assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
 
 

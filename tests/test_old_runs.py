@@ -77,7 +77,9 @@ def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, caps
     assert command("summary").main(paths) == 0
     assert "2 runs: 1 complete, 1 requeue" in capsys.readouterr().out
     assert command("table").main(paths) == 0
-    assert "| CyclicMDP-v0 | **20.00**" in capsys.readouterr().out
+    head, _, line = capsys.readouterr().out.splitlines()[-3:]
+    assert head == "| task | ESAC, final | PDERL champion, final | PDERL learner, final |"
+    assert line.startswith("| CyclicMDP-v0 | ")
     assert command("compare").main(paths) == 1
     assert command("plot").main([*paths, "--out", str(tmp_path / "curve.png")]) == 0
     assert command("plot").main([paths[0], "--what", "timeline", "--out", str(tmp_path / "timeline.png")]) == 0

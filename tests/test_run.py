@@ -263,17 +263,17 @@ def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_
 
 
 def replayed(path: Path) -> float:
-    """Return the mean return of policy.h5 over the start states of the evaluation it was chosen in."""
+    """Return the mean return of policy.h5 over the start states that confirmed it."""
     arrays, about = read(path / "policy.h5")
     config = Run.open(path).config
     env = envs.make(about["task"], config.task.horizon)
     normaliser = Normaliser(arrays["normaliser_mean"], arrays["normaliser_std"]) if "normaliser_mean" in arrays else None
     policy = Policy(Layout(tuple(about["sizes"])), about["activation"], about["output"], about["low"], about["high"], normaliser)
-    seeds = [integer(config.seed, Purpose.EVALUATION, about["generation"], block=e) for e in range(config.evaluation.episodes)]
+    seeds = [integer(config.seed, Purpose.CONFIRMATION, about["generation"], block=e) for e in range(config.evaluation.episodes)]
     return float(np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds]))
 
 
-def test_the_policy_on_disk_is_the_best_that_was_evaluated(straight, tmp_path, alone):
+def test_the_policy_on_disk_is_the_best_that_was_evaluated_with_the_return_that_confirmed_it(straight, tmp_path, alone):
     assert replayed(straight) == summary(straight)["best_return"]
     normalised = ["--esac.observation_normalisation", True, "--esac.sigma", 0.5]
     arguments = ["--task.id", "Pendulum-v1", "--task.horizon", 40, *SMALL, *normalised]

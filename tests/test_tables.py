@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import command
-from figure_runs import make, opened
+from figure_runs import make, opened, trained
 
-from esac_mpi.analysis import groups, sensitivity, tables
+from esac_mpi.analysis import groups, sensitivity, summary, tables
+from esac_mpi.analysis.outcomes import At, outcome
 from esac_mpi.analysis.published import book, published
 
 table = command("table")
@@ -97,14 +98,14 @@ def test_table_in_markdown(tmp_path, capsys):
     runs = three(tmp_path) + three(tmp_path, "HalfCheetah-v5") + three(tmp_path, algorithm="esac", values=(7000,))
     assert table.main([*runs, "--published"]) == 0
     about, source, _, head, _, first, second = capsys.readouterr().out.splitlines()
-    assert about.startswith("Measure best: best mean return of an evaluation, the better of theta_es and the SAC mean.")
+    assert about.startswith("Measure final: mean return of the last evaluation, the better of theta_es and the SAC mean.")
     assert "Suri et al. 2020" in source
     assert "Table 1" in source
-    assert head == "| task | ESAC | ES | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
+    assert head == "| task | ESAC, final | ES, final | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
     assert (
-        first == "| A-v0 | **7,000** (7,000, n=1) | 30 ± 26 (20, n=3) | - | - | - | - | - |"
+        first == "| A-v0 | **6,999** (6,999, n=1) | 29 ± 26 (19, n=3) | - | - | - | - | - |"
     )  # std: sqrt((20² + 10² + 30²) / 2)
-    assert second.startswith("| HalfCheetah-v5 | - | 30 ± 26 (20, n=3) | 10,277 ± 404 | 10,986 ± 320 |")
+    assert second.startswith("| HalfCheetah-v5 | - | 29 ± 26 (19, n=3) | 10,277 ± 404 | 10,986 ± 320 |")
 
 
 def test_table_in_latex_and_csv(tmp_path, capsys):
@@ -113,12 +114,36 @@ def test_table_in_latex_and_csv(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.startswith("% Measure final: mean return of the last evaluation")
     assert r"dm\_control:walker-walk-v0 & $29 \pm 26$ (19, n=3) \\" in out
-    assert table.main([*runs, "--format", "csv", "--out", str(tmp_path / "x" / "t.csv")]) == 0
+    assert table.main([*runs, "--format", "csv", "--measure", "best", "--out", str(tmp_path / "x" / "t.csv")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'x' / 't.csv'}\n"
     comment, head, line = (tmp_path / "x" / "t.csv").read_text().splitlines()
     assert comment.startswith("# Measure best")
     assert head == "task,algorithm,mean,std,median,n,seeds,source"
     assert line == "dm_control:walker-walk-v0,ES,30.0,26.457513110645905,20.0,3,0 1 2,these runs"
+
+
+def test_the_best_is_what_the_run_has_confirmed_and_not_its_luckiest_evaluation(tmp_path, capsys):
+    rows = [{"best_return": best, "evaluation_td3": np.full(2, mean)} for best, mean in ((61.0, 95.8), (61.0, 57.0))]
+    run = trained(tmp_path / "a", "td3", rows)
+    assert [outcome(run, measure) for measure in ("final", "best")] == [57, 61]
+    assert outcome(run, "best", At(100)) == 61
+    assert outcome(run, "best", policy="td3") == 95.8
+    assert table.main([str(run.path), "--measure", "best"]) == 0
+    assert "| task | TD3, best |" in capsys.readouterr().out
+    assert table.main([str(run.path), "--measure", "best", "--policy", "td3"]) == 0
+    assert "an evaluation, td3, which flatters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("algorithm", ["erl", "pderl"])
+def test_champion_and_learner_of_erl_have_a_column_each(tmp_path, capsys, algorithm):
+    policies = {"evaluation_champion": np.full(2, 30.0), "evaluation_learner": np.full(2, 40.0)}
+    run = trained(tmp_path / "a", algorithm, [{"best_return": 28.0, **policies}])
+    assert table.main([str(run.path)]) == 0
+    head, _, line = capsys.readouterr().out.splitlines()[-3:]
+    name = algorithm.upper()
+    assert head == f"| task | {name} champion, final | {name} learner, final |"
+    assert line == "| A-v0 | 30.00 (30.00, n=1) | **40.00** (40.00, n=1) |"
+    assert summary(run)["final_return"] == outcome(run, "final") == 30
 
 
 def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, capsys):

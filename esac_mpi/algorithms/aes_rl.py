@@ -53,6 +53,7 @@ DECLARES = Declaration(
     evolution=None,
     work="tasks",
     policies={"mean": "the mean of the distribution"},
+    apart=False,
     fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",

@@ -31,6 +31,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"mean": "the mean of the distribution"},
+    apart=False,
     fitness="fitness",
     operators=none,
     output="tanh",

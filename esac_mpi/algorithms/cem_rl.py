@@ -60,6 +60,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"mean": "the mean of the distribution"},
+    apart=False,
     fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",

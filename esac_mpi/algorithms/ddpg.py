@@ -31,6 +31,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"ddpg": "the DDPG actor"},
+    apart=False,
     fitness="ddpg_episodic_return",
     operators=none,
     output=None,

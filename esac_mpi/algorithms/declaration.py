@@ -39,6 +39,9 @@ class Declaration:
     evolution: Callable[[Config], Evolution] | None  # the table by which it evaluates a population, if it does
     work: Literal["members", "episodes", "tasks"]  # what its board has a row of; tasks: none, its `workers` have one each
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
+    apart: (
+        bool  # whether each policy is reported by itself: the run's best and final return are the first one's, not the better's
+    )
     fitness: str  # the column of its rows that is shown as fitness
     operators: Callable[[Config], str]  # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
     output: Literal["tanh", "clip"] | None  # how its policies' outputs are bounded; None = as policy.output says

@@ -60,6 +60,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"champion": "the champion of the population", "learner": "the learner's actor"},
+    apart=True,
     fitness="fitness",
     operators=lambda config: "genetic" * remembers(config.erl),
     output="tanh",

@@ -29,6 +29,7 @@ DECLARES = Declaration(
     evolution=lambda config: config.es,
     work="members",
     policies={"theta_es": "theta_es"},
+    apart=False,
     fitness="fitness",
     operators=none,
     output=None,

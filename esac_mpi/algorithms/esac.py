@@ -58,6 +58,7 @@ DECLARES = Declaration(
     evolution=lambda config: config.esac,
     work="members",
     policies={"theta_es": "theta_es", "sac": "the SAC mean"},
+    apart=False,
     fitness="fitness",
     operators=none,
     output=None,

@@ -34,6 +34,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"ppo": "the PPO actor"},
+    apart=False,
     fitness="ppo_episodic_return",
     operators=none,
     output="clip",  # its mean is not squashed, its actions are cut off

@@ -34,6 +34,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"sac": "the SAC mean"},
+    apart=False,
     fitness="sac_episodic_return",
     operators=none,
     output=None,

@@ -48,6 +48,7 @@ DECLARES = Declaration(
     evolution=None,
     work="episodes",
     policies={"td3": "the TD3 actor"},
+    apart=False,
     fitness="td3_episodic_return",
     operators=none,
     output=None,

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.names import policy_order
+from esac_mpi.analysis.names import candidates, policy_order
 from esac_mpi.record import RunFiles
 
-BETTER = "better"  # in place of a policy's name: whichever is the better one each time
+BETTER = "better"  # in place of a policy's name: whichever is the better one each time; of ERL and its forms the champion
 COLUMNS = ("metrics/evaluation_", "final/evaluation_")  # and the policy's name
 
 
@@ -48,7 +48,7 @@ def evaluated(run: RunFiles, policy: str = BETTER) -> tuple[np.ndarray, np.ndarr
 
     As in the run itself, a policy with an unstable episode is no candidate.
     """
-    return best_of(run, policies(run) if policy == BETTER else [policy])
+    return best_of(run, candidates(policies(run)) if policy == BETTER else [policy])
 
 
 def best_of(run: RunFiles, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:

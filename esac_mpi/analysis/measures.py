@@ -6,7 +6,7 @@ import numpy as np
 
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.evaluations import evaluations, policies
-from esac_mpi.analysis.names import POLICIES, policy_order
+from esac_mpi.analysis.names import POLICIES, candidates, policy_order
 from esac_mpi.record import RunFiles
 
 KINDS = ("population", "learner", "evaluation", "replayed")
@@ -52,18 +52,25 @@ def last_evaluation(run: RunFiles) -> dict[str, Any]:
 
 
 def final_return(run: RunFiles) -> float | None:
-    """Return the better mean return of the last generation of a complete run, or None."""
+    """Return the mean return of the last generation of a complete run, of the better of its policies, or None."""
     if run.state != "complete":
         return None
     evaluation = last_evaluation(run)
     if evaluation["generation"] != last(run, "generation"):
         return run.status.get("final_return")
-    return max((evaluation[policy] for policy in policies(run) if evaluation[policy] is not None), default=None)
+    return max((evaluation[policy] for policy in candidates(policies(run)) if evaluation[policy] is not None), default=None)
 
 
 def best_return(run: RunFiles) -> float | None:
-    """Return the best mean return of any evaluation, the one at the end included, or None."""
-    return max((value for value in (last(run, "best_return"), final_return(run)) if value is not None), default=None)
+    """Return the return of the best policy, on start states that did not choose it, or None.
+
+    Of a run of an older version it is the best mean return of any evaluation.
+    """
+    if "final/best_return" in run.columns:
+        found = float(run.columns["final/best_return"])
+        return found if np.isfinite(found) else None
+    older = [final_return(run)] if any(name.startswith("final/") for name in run.columns) else []
+    return max((value for value in (last(run, "best_return"), *older) if value is not None), default=None)
 
 
 def parallel_efficiency(run: RunFiles, rows: int = 0) -> float | None:

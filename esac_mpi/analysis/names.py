@@ -9,6 +9,7 @@ from esac_mpi.config import ALGORITHMS
 
 POLICIES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}  # of ESAC and its halves
 HALVES = ("es", "sac")  # algorithms of which ESAC is made
+APART = ("champion", "learner")  # of ERL and its forms: each is reported by itself; the first is what their papers measure
 
 
 def order(label: str) -> tuple[int, str]:
@@ -23,6 +24,12 @@ def policy_order(names: Iterable[str]) -> list[str]:
     return [*(name for name in POLICIES if name in found), *sorted(found - POLICIES.keys())]
 
 
+def candidates(policies: Iterable[str]) -> list[str]:
+    """Return those of a run's policies of which the better one stands for the run."""
+    found = policy_order(policies)
+    return [name for name in found if name not in APART[1:]] if APART[0] in found else found
+
+
 def legend(policy: str, algorithm: str) -> str:
     """Return what a legend calls a policy of an algorithm."""
     return POLICIES.get(policy, f"{policy.upper()}'s actor" if policy == algorithm else policy)
@@ -30,7 +37,7 @@ def legend(policy: str, algorithm: str) -> str:
 
 def better(policies: Iterable[str]) -> str:
     """Return in words what the better of these policies is."""
-    found = policy_order(policies)
+    found = candidates(policies)
     others = [name for name in found if name not in POLICIES]
     known = ["the better of theta_es and the SAC mean"] if len(others) < len(found) or not found else []
     return ", or ".join([*known, *others])

@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.curves import Curve, column_curve, per_generation, position, return_curve
+from esac_mpi.analysis.curves import Curve, column, column_curve, per_generation, position, return_curve
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.fates import FATES, rate
+from esac_mpi.analysis.measures import best_return
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
 
 MEASURES = {
-    "best": "best mean return of an evaluation",
     "final": "mean return of the last evaluation",
+    "best": "return of the best policy on start states that did not choose it",
     "population_max": "largest fitness in the last generation, of the noisy population",
     "mean": "mean fitness of the noisy population, mean over generations",
     "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
@@ -72,7 +73,13 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     x = "wall" if at.seconds else "env_steps"
     if np.isfinite(at.limit) and at.end(run) < at.limit:
         return np.nan
-    if measure in OF_POLICY:
+    told = measure == "best" and policy == BETTER and "metrics/best_return" in run.columns  # by the run itself
+    if told and not np.isfinite(at.limit):
+        found = best_return(run)
+        return np.nan if found is None else found
+    if told:
+        curve = column_curve(run, x, column(run, "metrics/best_return"))
+    elif measure in OF_POLICY:
         curve = return_curve(run, x, policy)
     elif measure in FATES:
         curve = column_curve(run, x, rate(run, measure))
@@ -83,4 +90,4 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     within = at.within(run, curve)
     if not within.size:
         return np.nan
-    return float(within.max() if measure == "best" else within.mean() if measure == "mean" else within[-1])
+    return float(within.max() if measure == "best" and not told else within.mean() if measure == "mean" else within[-1])

@@ -9,7 +9,7 @@ from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.fates import FATES
 from esac_mpi.analysis.groups import Groups, grouped
 from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.names import better
+from esac_mpi.analysis.names import APART, better
 from esac_mpi.analysis.outcomes import AT_THE_END, MEASURES, OF_POLICY, At, outcome
 from esac_mpi.analysis.tables import Cell, Table
 from esac_mpi.config import flatten
@@ -31,10 +31,16 @@ def cell(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = 
 
 
 def columns(groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str) -> dict[str, Cell | None]:
-    """Return the cells of a task: one for each group, or one for each of its fates."""
-    if measure != "fates":
-        return {name: cell(group, measure, at, policy) for name, group in groups.items()}
-    return {f"{name}, {fate}": cell(group, fate, at) for name, group in groups.items() for fate in FATES}
+    """Return the cells of a task: one for each group, for each of its policies that are reported apart, or for each fate."""
+    if measure == "fates":
+        return {f"{name}, {fate}": cell(group, fate, at) for name, group in groups.items() for fate in FATES}
+    found: dict[str, Cell | None] = {}
+    for name, group in groups.items():
+        if policy == BETTER and measure in OF_POLICY and set(APART) <= set(policies_of(group)):
+            found |= {f"{name} {own}": cell(group, measure, at, own) for own in APART}
+        else:
+            found[name] = cell(group, measure, at, policy)
+    return found
 
 
 def tell_unlike(groups: Groups, at: At) -> None:
@@ -53,7 +59,7 @@ def flat(table: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(flatten(table))
 
 
-def table_of(runs: list[RunFiles], measure: str = "best", at: At = AT_THE_END, policy: str = BETTER) -> Table:
+def table_of(runs: list[RunFiles], measure: str = "final", at: At = AT_THE_END, policy: str = BETTER) -> Table:
     """Return the table of the runs. Raises Unusable if it would be empty, or no run has such a policy."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
@@ -71,6 +77,10 @@ def described(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: s
     """Return the sentence that stands above the table."""
     whose = better(policies_of(runs)) if policy == BETTER else policy
     what = f"{MEASURES[measure]}, {whose}" if measure in OF_POLICY else MEASURES[measure]
+    if measure == "best" and policy != BETTER:
+        what = f"best mean return of an evaluation, {policy}, which flatters"
+    elif measure == "best" and set(APART) <= set(policies_of(runs)):
+        what += f"; of {' and '.join(APART)} the best mean return of an evaluation, which flatters"
     when = f", at {at}" if np.isfinite(at.limit) else ""
     bold = "" if measure == "fates" else "; bold: best mean of a task"
     return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds){bold}."

@@ -75,7 +75,7 @@ def refuse_without(runs: list[RunFiles], field: str) -> None:
         )
 
 
-def of_runs(runs: list[RunFiles], field: str, measure: str = "best", at_steps: int = 0, policy: str = BETTER) -> Panels:
+def of_runs(runs: list[RunFiles], field: str, measure: str = "final", at_steps: int = 0, policy: str = BETTER) -> Panels:
     """Return the lines of a swept field, a panel per task, a line per algorithm and other settings.
 
     Raises Unusable where the field does not vary, only some runs have it, a value has one seed twice, or no run has such a

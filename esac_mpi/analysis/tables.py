@@ -43,12 +43,13 @@ def text(c: Cell, form: str, best: bool) -> str:
     return figures + tail if form == "markdown" else f"${figures.replace(',', '{,}')}$" + tail
 
 
-def rendered(table: Table, printed: Table, about: list[str], form: str, bold: bool = True) -> str:
-    """Return the table as text; bold: whether the best mean of a task is."""
+def rendered(table: Table, printed: Table, about: list[str], form: str, bold: bool = True, measure: str = "") -> str:
+    """Return the table as text; bold: whether the best mean of a task is; measure: what the heads of our columns add."""
     if form == "csv":
         return as_csv(table, printed, about)
     columns = [*dict.fromkeys(name for part in (table, printed) for row in part.values() for name in row)]
-    rows: list[list[str]] = [["task", *columns]]
+    ours = {name for row in table.values() for name in row} if measure else set()
+    rows: list[list[str]] = [["task", *(f"{name}, {measure}" if name in ours else name for name in columns)]]
     for task, row in table.items():
         best = max(c.mean for c in row.values())
         both = {**row, **printed.get(task, {})}

@@ -1,6 +1,6 @@
 """Draw what one parameter does: a measure against the values of a field (Figures 2 right and 6 left of the ESAC paper).
 
-    esac-mpi sensitivity RUN [RUN ...] --field esac.amt_clip [--measure best|final|population_max|mean] [--at-steps N]
+    esac-mpi sensitivity RUN [RUN ...] --field esac.amt_clip [--measure final|best|population_max|mean] [--at-steps N]
                                 [--policy better|theta_es|sac|...] [--normalise] [--seeds] [--out NAME]
 
 A point is the mean over the runs of one value, its bar the 95 % bootstrap interval of that mean; a single run is a point alone.
@@ -39,7 +39,7 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     line.add_argument("--field", required=True, help="the parameter, as on the command line of esac_mpi")
-    line.add_argument("--measure", choices=[m for m in MEASURES if m != "fates"], default="best")
+    line.add_argument("--measure", choices=[m for m in MEASURES if m != "fates"], default="final")
     line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
     add_policy(line, "whose evaluations")
     line.add_argument("--normalise", action="store_true", help="divide by each line's best; one panel for all tasks")

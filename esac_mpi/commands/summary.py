@@ -7,8 +7,8 @@ Reads files only: no MPI, no torch, no simulator, safe on a login node and while
 
 status                dead = "running" in status.json, but its process has ended
 generation            generations in the published history, which is at most 30 s behind; status.json is written at checkpoints
-best_return           best mean return of an evaluation, of whichever policy of the run was better
-final_return          the same of the last generation of a complete run; null before
+best_return           return of the best policy, on start states that did not choose it; of older versions the best evaluation's
+final_return          mean return of the last generation of a complete run, of the better policy, or ERL's champion; null before
 last_evaluation       mean return of each policy (theta_es, sac, td3 ...) in the last evaluation, and its generation
 gradient_updates, member_updates  of the learner; of a population's members (CEM-RL, AES-RL, distillation)
 theta_sha256, state_sha256      of the newest checkpoint, made in generation `checkpoint_generation`

@@ -1,13 +1,15 @@
 """Make the table of results: mean, standard deviation and median over seeds, for every task (rows) and algorithm (columns).
 
-    esac-mpi table RUN [RUN ...] [--measure best|final|population_max|mean|fates] [--policy better|theta_es|...]
+    esac-mpi table RUN [RUN ...] [--measure final|best|population_max|mean|fates] [--policy better|theta_es|...]
                           [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]]
                           [--format markdown|latex|csv] [--published [PAPER ...]] [--out FILE]
 
 Runs of one task, algorithm and settings are seeds of one column; where settings differ, the column's name says in what. The
-best mean of a task is bold. The standard deviation is the sample's (n - 1); a single run has none.
-best             best mean return of a noise-free evaluation, of the better of a run's policies, or of --policy
-final            the same of the last evaluation
+best mean of a task is bold. The standard deviation is the sample's (n - 1); a single run has none. Columns name the measure.
+ERL and its forms have a column a policy; the champion's is what their papers measure.
+final            mean return of the last noise-free evaluation, of the better of a run's policies, or of --policy (default)
+best             return of the best policy, that of policy.h5, on start states that did not choose it; of --policy, and of runs of
+                 older versions, the best mean return of an evaluation, which flatters
 population_max   largest fitness in the last generation, of the noisy population: what the public ESAC code reports
 mean             mean fitness of the noisy population, mean over generations
 fates            how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
@@ -49,7 +51,9 @@ def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
     runs, how = opened(options.runs), (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy)
     table = table_of(runs, *how)
     printed, sources = published(names, list(table))
-    content = rendered(table, printed, [described(runs, *how), *sources], options.format, options.measure != "fates")
+    rates = options.measure == "fates"
+    about = [described(runs, *how), *sources]
+    content = rendered(table, printed, about, options.format, not rates, "" if rates else options.measure)
     yield from written(content, options.out)
 
 
@@ -57,7 +61,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--measure", choices=MEASURES, default="best")
+    line.add_argument("--measure", choices=MEASURES, default="final")
     line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help="wall time [s]")
     add_policy(line, "whose evaluations")

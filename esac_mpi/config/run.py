@@ -88,7 +88,7 @@ class Evaluation(Table):
     every: PositiveInt = 10
     """Generations between evaluations [generations]."""
     episodes: PositiveInt = 10
-    """Episodes per policy and evaluation [episodes]. P: 6.1."""
+    """Episodes per policy and evaluation [episodes]; a new best policy plays as many again. P: 6.1."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ class Policy(policy.Policy):
     """A policy from a file: `Policy.load(path)`. It acts, and says what it is.
 
     path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, td3, ddpg or ppo for that
-    actor, mean of a distribution, champion or learner of ERL. generation: which one made it. episodic_return: mean of the
-    evaluation that chose it. task_kwargs: the keyword arguments with which its task was made. horizon: where training
+    actor, mean of a distribution, champion or learner of ERL. generation: which one made it. episodic_return: mean over
+    the episodes that confirmed it. task_kwargs: the keyword arguments with which its task was made. horizon: where training
     truncated its episodes [steps]; 0 at the task's own limit, and in older files. versions: what trained it. discrete: whether
     its task's actions are choices; None in older files.
     """

@@ -246,7 +246,9 @@ def so_far(row: Mapping[str, Any], measure: str) -> float | None:
     means = [float(column.mean()) for column in returns if np.isfinite(column).all()]
     if not means:
         return None
-    return float(row["best_return"]) if measure == "best" else max(means)
+    if measure == "final":
+        return max(means)
+    return float(row["best_return"]) if np.isfinite(row["best_return"]) else None
 
 
 def counters(row: Mapping[str, Any]) -> Counters:

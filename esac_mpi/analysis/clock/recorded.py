@@ -21,7 +21,7 @@ from esac_mpi.analysis.clock import recorded_tasks
 from esac_mpi.analysis.clock.core import AS_RECORDED, Core, paces
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.clock.cluster import Cluster
-from esac_mpi.clock.generations import NOTHING, Generation, ticks
+from esac_mpi.clock.generations import Generation, ticks
 from esac_mpi.config import individuals
 from esac_mpi.record import RunFiles
 
@@ -114,7 +114,7 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
             update=parts["update"][k],
             blocks=blocks,
             begun=begun[k],
-            evaluation=evaluation if np.isfinite(evaluation).all() else NOTHING,
+            evaluation=evaluation[np.isfinite(evaluation)],
         )
 
 
@@ -201,6 +201,8 @@ def episodes(run: RunFiles, lasted: np.ndarray, ranks: np.ndarray) -> np.ndarray
     turns = np.ceil(max(count, 1) / np.maximum(ranks, 1))  # of a rank
     equal = np.repeat((lasted / turns)[:, None], count, axis=1)
     own = run.columns.get("timing/evaluation_seconds", np.full_like(equal, np.nan))
+    more = max(0, own.shape[1] - count)  # those that confirmed a new best policy
+    equal = np.pad(equal, ((0, 0), (0, more)), constant_values=np.nan)
     return np.where(made[:, None], np.where(np.isfinite(own), own, equal), np.nan)
 
 

@@ -132,7 +132,7 @@ def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
     count = run.columns["metrics/length"].shape[1]
     for k in range(run.generation):
         evaluation = parts["evaluation"][k]
-        made = evaluation if np.isfinite(evaluation).all() else np.zeros(0)
+        made = evaluation[np.isfinite(evaluation)]
         yield Section(count, parts["record"][k], parts["lead"][k], parts["serial"][k], made)
 
 

@@ -1,0 +1,106 @@
+"""Evaluations on schedule: which policy becomes the best, what confirms its return, and what is counted."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from esac_mpi import evaluation, rollout
+from esac_mpi.comm import Abandoned
+from esac_mpi.config import Config
+from esac_mpi.counters import Best, Counters
+from esac_mpi.job import Job
+from esac_mpi.noise import Purpose
+
+STEPS, UNSTABLE = 40, 1  # of each evaluation and of each confirmation
+
+
+@pytest.fixture
+def job(monkeypatch):
+    """Return a job of ESAC, or another algorithm, whose evaluations give what is put into `job.plays`, in order."""
+    made = Job(Config(), None, None, None, None, SimpleNamespace(), None)
+    policies = {"theta_es": np.zeros(2, np.float32), "sac": np.ones(2, np.float32)}
+    made.state = SimpleNamespace(generation=0, policies=policies, normaliser=None, counters=Counters(), best=Best())
+    made.plays, made.asked = [], []
+
+    def evaluate_policies(world, env, policy, thetas, episodes, seed, generation, purpose):
+        made.asked.append((purpose, list(thetas)))
+        found = made.plays.pop(0)
+        if found is Abandoned:
+            raise Abandoned
+        returns = dict(zip(thetas, [np.array([mean - 1.0, mean + 1.0]) for mean in found], strict=True))
+        return returns, STEPS, UNSTABLE, np.full(2 * len(thetas), 0.1)
+
+    monkeypatch.setattr(rollout, "evaluate_policies", evaluate_policies)
+    return made
+
+
+def evaluated(job, *plays) -> float:
+    """Evaluate the next generation that is due; return best_return."""
+    job.state.generation += job.config.evaluation.every
+    job.plays[:] = plays
+    columns, _ = evaluation.on_schedule(job)
+    assert not job.plays
+    return columns["best_return"]
+
+
+def test_a_lucky_evaluation_is_recorded_with_the_return_of_other_start_states(job):
+    assert evaluated(job, (95.8, 50), (61,)) == 61
+    best = job.state.best
+    assert (best.policy, best.generation, best.chosen_by) == ("theta_es", 10, 95.8)
+    assert evaluated(job, (80, 70)) == 61  # no new best: nothing else is played
+    assert job.asked == [
+        (Purpose.EVALUATION, ["theta_es", "sac"]), (Purpose.CONFIRMATION, ["theta_es"]),
+        (Purpose.EVALUATION, ["theta_es", "sac"]),
+    ]  # fmt: skip
+    assert job.state.counters.env_steps_evaluation == 3 * STEPS
+    assert job.state.counters.unstable_episodes == 3 * UNSTABLE
+
+
+def test_what_confirms_a_policy_chooses_none(job):
+    """Else the greatest of many confirmations would flatter as the greatest of many evaluations does."""
+    evaluated(job, (60, 50), (99,))
+    assert evaluated(job, (50, 61), (58,)) == 58
+    assert (job.state.best.policy, job.state.best.theta.tolist()) == ("sac", [1, 1])
+
+
+def test_a_policy_with_an_unstable_episode_does_not_become_the_best(job):
+    evaluated(job, (60, 50), (59,))
+    assert evaluated(job, (np.nan, 50)) == 59
+    assert evaluated(job, (70, 50), (np.nan,)) == 59
+    assert job.state.best.generation == 10
+    assert evaluated(job, (61, 50), (58,)) == 58
+
+
+def test_an_evaluation_that_is_given_up_leaves_no_count(job):
+    with pytest.raises(Abandoned):
+        evaluated(job, (60, 50), Abandoned)
+    assert job.state.counters == Counters()
+    assert job.state.best.policy == ""
+
+
+def test_the_best_of_a_former_version_gives_way_to_a_greater_evaluation(job):
+    job.state.best = Best(70.0, 5, "sac", np.ones(2, np.float32))
+    assert evaluated(job, (69, 70)) == 70
+    assert evaluated(job, (71, 50), (66,)) == 66
+
+
+def test_of_erl_the_champion_alone_is_the_best(job):
+    job.config = Config(algorithm="pderl")
+    job.state.policies = {"champion": np.zeros(2, np.float32), "learner": np.ones(2, np.float32)}
+    assert evaluated(job, (30, 90), (28,)) == 28
+    assert job.state.best.policy == "champion"
+
+
+def test_an_evaluation_at_the_end_is_confirmed_and_leaves_no_trace(job):
+    evaluated(job, (60, 50), (59,))
+    stored = {}
+    job.run = SimpleNamespace(final=stored.update)
+    job.world = SimpleNamespace(end_background=lambda: None)
+    before = job.state.best, job.state.counters.env_steps_evaluation
+    job.state.generation += 1
+    job.plays[:] = [(65, 50), (57,)]
+    final, best = evaluation.at_end(job)
+    assert (final.episodic_return, best.episodic_return, best.policy) == (65, 57, "theta_es")
+    assert (stored["best_return"], stored["env_steps_evaluation"]) == (57, 2 * STEPS)
+    assert (job.state.best, job.state.counters.env_steps_evaluation) == before
