@@ -34,9 +34,9 @@ class Best:
     policy: str = ""
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
-    chosen_by: float = np.nan  # mean return of the evaluation that chose it; nan: its own return, of a former version
+    chosen_by: float = -np.inf  # mean return of the evaluation that chose it; -inf: of a former version, whose return is that
 
     @property
     def bar(self) -> float:
         """Mean return of an evaluation above which another policy is the best."""
-        return self.episodic_return if np.isnan(self.chosen_by) else self.chosen_by
+        return self.chosen_by if self.chosen_by > -np.inf else self.episodic_return
