@@ -108,7 +108,8 @@ def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, b
         answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high))  # rounding may have left the bounds
     except UnstablePhysics:
         return None
-    return answer if abs(answer[1]) <= LARGEST and not env.unstable else None
+    observation, reward, *_ = answer
+    return answer if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable else None
 
 
 def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:
