@@ -15,6 +15,7 @@ from esac_mpi.analysis.clock import Core, Machine, computed, grid
 from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
+from esac_mpi.analysis.names import candidates
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run, where an experiment does not say otherwise
@@ -51,7 +52,7 @@ class Row:
     return_theta_es: float | None
     """Mean return of a noise-free evaluation of theta_es in this generation."""
     return_learner: float | None
-    """The same of the learner's policy, the SAC mean or TD3's actor say; of the best where there are several."""
+    """The same of the learner's policy, the SAC mean or TD3's actor say; of ERL and its forms the champion."""
     complete: bool
     """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
     clock: str = ""
@@ -148,7 +149,7 @@ def rows(
     fitness = so_far(per_generation(run, np.nanmean))
     counted = {name: column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")}
     steps, wall = position(run, "env_steps"), position(run, "wall")
-    own, learners = returns(run, [OWN_COLUMN]), returns(run, [name for name in policies(run) if name != OWN_COLUMN])
+    own, learners = returns(run, [OWN_COLUMN]), returns(run, [n for n in candidates(policies(run)) if n != OWN_COLUMN])
     found = []
     for i, generation, n, clock in zip(
         kept.tolist(), generations.tolist(), so_many.tolist(), grid.texts(run, kept, core), strict=True
