@@ -7,12 +7,15 @@ generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): n
 
 from collections.abc import Iterator
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
 from esac_mpi import kernels
 
 BLOCK = 16_384  # parameters of a block; a constant, because bits depend on it
+CHUNK = 256  # slots of a chunk, at least; a constant, because bits depend on it
+PIECES = 32  # blocks times chunks of one sum over slots, at most; a constant as well
 
 
 class Purpose(IntEnum):
@@ -53,6 +56,16 @@ def normal(seed: int, purpose: Purpose, generation: int, member: int, block: int
 def integer(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> int:
     """Return an integer in [0, 2**31) of an address, to seed a library's own generator."""
     return int(generator(seed, purpose, generation, member, block).integers(2**31))
+
+
+def chunks(d: int, slots: int) -> list[range]:
+    """Split the slots of a sum over them, so that the ranks of a node share it where theta has few blocks.
+
+    It depends on sizes alone. Below 2 * CHUNK slots, and above PIECES / 2 blocks, there is one chunk.
+    """
+    count = max(1, min(slots // CHUNK, PIECES // max(1, -(-d // BLOCK))))
+    edges = [slots * i // count for i in range(count + 1)]
+    return [range(first, stop) for first, stop in pairwise(edges)]
 
 
 def blocks(d: int) -> Iterator[tuple[int, slice]]:

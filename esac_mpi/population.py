@@ -12,7 +12,7 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi import evolution, noise, schedule
 from esac_mpi.config import Evolution
-from esac_mpi.contracts import World
+from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Counters
 from esac_mpi.envs import Env
 from esac_mpi.kernels import count_in
@@ -144,6 +144,45 @@ def evaluate_population(
         trial_steps=int(tried[:, at.length].sum()),
         timing=timing,
     )
+
+
+def partial_sums(params: Params, table: Evolution, world: Memory, rows: int) -> np.ndarray:
+    """Make room for `rows` sums over each chunk of slots, float32 [chunks, rows, d]; none where there is one chunk.
+
+    It is shared by the node. Raises MemoryError.
+    """
+    count = len(noise.chunks(params.layout.d, configuration.slots(table)))
+    return world.shared((count if count > 1 else 0, rows, params.layout.d))
+
+
+def sum_chunks(
+    sums: np.ndarray, slots: int, add: Callable[[int, slice, range], np.ndarray], world: Memory
+) -> Callable[[int, slice], np.ndarray]:
+    """Return a function (block, its slice) -> sums over all slots, float32 [rows, block size].
+
+    add: (block, its slice, slots) -> sums over these slots. Where `sums` has room for several chunks, the ranks of the node
+    share them now; they are added in their order.
+    """
+    d = sums.shape[-1]
+    chunks, blocks = noise.chunks(d, slots), list(noise.blocks(d))
+    if len(chunks) == 1:
+        return lambda block, part: add(block, part, chunks[0])
+
+    def work(piece: int) -> np.ndarray:
+        chunk, block = divmod(piece, len(blocks))
+        part = blocks[block][1]
+        sums[chunk, :, part] = add(block, part, chunks[chunk])
+        return np.zeros(1)
+
+    world.over_blocks(work, len(chunks) * len(blocks), 1)
+
+    def added(block: int, part: slice) -> np.ndarray:
+        total = sums[0, :, part].copy()
+        for partial_sum in sums[1:, :, part]:
+            total += partial_sum
+        return total
+
+    return added
 
 
 def perturb(params: Params, policy: Policy, k: int, slot: int, parent: np.ndarray, sign: int, sigma: float) -> None:

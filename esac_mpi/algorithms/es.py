@@ -48,6 +48,9 @@ class State:
     observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
         metadata={"later": True, "part": OBSERVATIONS}
     )
+    partial_sums: np.ndarray = field(  # float32 [chunks of slots, 1, d], of line 11; none where there is one chunk
+        metadata={"shared": True, "scratch": True}
+    )
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
     adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0
@@ -70,7 +73,8 @@ def init(params: Params, world: Memory) -> State:
     theta = params.layout.initial(params.config.seed, THETA_ES)
     zeros = np.zeros_like(theta)
     sums = np.zeros((3, params.layout.sizes[0]))
-    return State(world.share(theta), world.share(zeros), world.share(zeros), sums)
+    partial_sums = population.partial_sums(params, params.config.es, world, 1)
+    return State(world.share(theta), world.share(zeros), world.share(zeros), sums, partial_sums)
 
 
 def board(params: Params) -> Board:
@@ -89,11 +93,16 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
     evaluated = world.clock()
 
+    def add(block: int, part: slice, slots: range) -> np.ndarray:
+        total = np.zeros((1, part.stop - part.start), np.float32)
+        for slot in slots:
+            total[0] += weights[slot] * params.epsilon.block(k, slot, block, part)
+        return total
+
     def update(block: int) -> np.ndarray:  # line 11
         part = slices[block]
-        theta, gradient = state.theta_es[part].copy(), np.zeros(part.stop - part.start, np.float32)
-        for slot in range(weights.size):
-            gradient += weights[slot] * params.epsilon.block(k, slot, block, part)
+        theta = state.theta_es[part].copy()
+        gradient = over_slots(block, part)[0]
         gradient /= np.float32(es.population_size * es.sigma)
         change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k - state.adam_from)
         new = state.theta_es[part] = theta + change
@@ -101,6 +110,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
 
     slices = [part for _, part in noise.blocks(params.layout.d)]
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+        over_slots = population.sum_chunks(state.partial_sums, weights.size, add, world)
         theta_squares, change_squares, new_squares = world.over_blocks(update, len(slices), 4, checksum=True)
     check_finite(k, new_squares)
     state.generation = k

@@ -90,6 +90,7 @@ def init(params: Params, world: Memory) -> State:
     if esac.adoption == "tested":
         with_trials = population.board(params, esac, 2 * esac.adoption_episodes)
         world.reserve(with_trials.rows, with_trials.columns)
+    partial_sums = population.partial_sums(params, esac, world, 2)
     return State(
         theta_es=world.share(theta_es),
         theta_sac=world.share(theta_sac),
@@ -97,6 +98,8 @@ def init(params: Params, world: Memory) -> State:
         adam_m=world.share(zeros),
         adam_v=world.share(zeros),
         replayed_theta=world.shared((esac_phase.replays(esac) * esac_phase.beside(esac), d)),
+        partial_sums=partial_sums,
+        rebuilt=world.shared((configuration.child_slots(esac) if len(partial_sums) else 0, d)),
         parents=new_population(esac, born=0),
         observation_sums=unseen,
         phase_sums=unseen,

@@ -26,6 +26,12 @@ class State:
     replayed_theta: np.ndarray = field(  # float32 [members that a phase beside plays again, d]
         metadata={"shared": True, "part": ANEW}
     )
+    partial_sums: np.ndarray = field(  # float32 [chunks of slots, 2, d]: line 11's, the winners' mean; none of one chunk
+        metadata={"shared": True, "scratch": True}
+    )
+    rebuilt: np.ndarray = field(  # float32 [child slots, d] winners that have a child; none where there is one chunk
+        metadata={"shared": True, "scratch": True}
+    )
     parents: np.ndarray = field(metadata={"part": POPULATION})  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
     observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
         metadata={"later": True, "part": OBSERVATIONS}

@@ -22,6 +22,16 @@ class Gradient:
     members: int  # that enter: all; those around theta_es; not those whose epsilon was not used
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What the slots of a generation add to sums over them."""
+
+    sigmas: np.ndarray  # float64 [slots]
+    gradient: Gradient
+    won: dict[int, list[tuple[int, int]]]  # slot -> [(place among the winners, sign)]
+    winners: int
+
+
 def update(
     params: Params,
     state: State,
@@ -40,12 +50,25 @@ def update(
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
 
+    won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
+    for place, (slot, sign) in enumerate(population.member(esac, int(i)) for i in winners):
+        won.setdefault(slot, []).append((place, sign))
+    terms, chunked = Terms(sigmas, gradient, won, len(winners)), len(state.partial_sums) > 0
+    room = 0 if chunked else max(part.stop - part.start for part in slices)
+    own = np.empty((len(taken), room), np.float32)
+
+    def rebuilt(part: slice) -> np.ndarray:  # winners that have a child, [children, block size]
+        return state.rebuilt[:, part] if chunked else own[:, : part.stop - part.start]
+
+    def add(block: int, part: slice, slots: range) -> np.ndarray:
+        return over_slots(params, state, k, (block, part, slots), terms, rebuilt(part)[: len(taken)])
+
     resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == ("tested", "reset", "adam")
 
     def work(block: int) -> np.ndarray:
         part = slices[block]
         theta = state.theta_es[part].copy()
-        total, mean_winner, rebuilt = over_slots(params, state, k, block, part, sigmas, gradient, winners)
+        total, mean_winner = sums_of(block, part)
         total /= np.float32(gradient.members * state.sigma)
         step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from)
         if resets:
@@ -55,12 +78,13 @@ def update(
             new = evolution.pull(new, mean_winner, esac.winner_pull)
         for child, rows in enumerate(taken):  # line 26
             exchanged = exchanged_parameters(params, k, child, block, part, rows)
-            state.children[child, part] = evolution.crossover(rebuilt[child], new, exchanged)
+            state.children[child, part] = evolution.crossover(rebuilt(part)[child], new, exchanged)
         state.children[len(taken) :, part] = 0
         state.theta_es[part] = new
         return movement(theta, step, new, state.theta_sac[part])
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+        sums_of = population.sum_chunks(state.partial_sums, sigmas.size, add, world)
         sums = world.over_blocks(work, len(slices), 7, checksum=True)
     strategy.check_finite(k, sums[-1])
     if resets:
@@ -69,28 +93,27 @@ def update(
 
 
 def over_slots(
-    params: Params, state: State, k: int, block: int, part: slice, sigmas: np.ndarray, gradient: Gradient, winners: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """Return a block of line 11's sum, of the winners' mean, and of those winners that have a child, by place.
+    params: Params, state: State, k: int, piece: tuple[int, slice, range], terms: Terms, rebuilt: np.ndarray
+) -> np.ndarray:
+    """Return line 11's sum and the winners' mean over some slots, of a block: float32 [2, block size].
 
+    piece: block, its slice, slots. rebuilt: float32 [children, block size], gets those winners of the slots that have a child.
     Each slot's noise is made once for all three; sums are in the order of the slots.
     """
-    size = part.stop - part.start
-    total, mean_winner, rebuilt = np.zeros(size, np.float32), np.zeros(size, np.float32), {}
-    won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
-    for place, (slot, sign) in enumerate(population.member(params.config.esac, int(i)) for i in winners):
-        won.setdefault(slot, []).append((place, sign))
-    for slot in range(sigmas.size):
+    block, part, slots = piece
+    sums = np.zeros((2, part.stop - part.start), np.float32)
+    total, mean_winner = sums
+    for slot in slots:
         eps = params.epsilon.block(k, slot, block, part)
-        total += gradient.weights[slot] * eps
-        if gradient.offsets[slot]:
-            total += gradient.offsets[slot] * (state.parent(slot)[part] - state.theta_es[part])
-        for place, sign in won.get(slot, ()):
-            winner = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
-            mean_winner += winner / np.float32(len(winners))
-            if place < len(state.children):
+        total += terms.gradient.weights[slot] * eps
+        if terms.gradient.offsets[slot]:
+            total += terms.gradient.offsets[slot] * (state.parent(slot)[part] - state.theta_es[part])
+        for place, sign in terms.won.get(slot, ()):
+            winner = evolution.mutated(state.parent(slot)[part], eps, sign, terms.sigmas[slot])
+            mean_winner += winner / np.float32(terms.winners)
+            if place < len(rebuilt):
                 rebuilt[place] = winner
-    return total, mean_winner, rebuilt
+    return sums
 
 
 def movement(theta: np.ndarray, step: np.ndarray, new: np.ndarray, theta_sac: np.ndarray) -> np.ndarray:
