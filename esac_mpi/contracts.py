@@ -71,6 +71,9 @@ class World(Memory, Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
 
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum over all ranks of whole numbers, int64 of one shape, on every rank."""
+
     def host(self, item: int) -> str:
         """Return the host of the node that did an item of the last `map`."""
 

@@ -68,6 +68,11 @@ def chunks(d: int, slots: int) -> list[range]:
     return [range(first, stop) for first, stop in pairwise(edges)]
 
 
+def pieces(d: int, slots: int) -> int:
+    """Count the pieces of a sum over slots that the ranks of a node share: blocks times chunks."""
+    return len(list(blocks(d))) * len(chunks(d, slots))
+
+
 def blocks(d: int) -> Iterator[tuple[int, slice]]:
     """Yield (index, slice) of the blocks of a vector of length d."""
     for index, start in enumerate(range(0, d, BLOCK)):

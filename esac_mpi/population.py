@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi import accumulator, evolution, noise, schedule
 from esac_mpi import config as configuration
-from esac_mpi import evolution, noise, schedule
 from esac_mpi.config import Evolution
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Counters
@@ -66,15 +66,21 @@ class Columns(NamedTuple):
     seconds_noise: int  # to make its parameters [s]
     seconds: int  # of its episodes [s]
     sign_return: slice  # one number, where the shaping asks for it
-    observation_sums: slice  # 3 [observation], where observations are normalised
+    observation_sums: slice  # 3 [observation], where observations are normalised; nothing of a population above accumulator.ROWS
 
 
 def columns(params: Params, table: Evolution) -> Columns:
     """Return where the results of a member of this table's population stand."""
     signs = table.fitness_shaping in ("sign", "sign_ranks")
-    sums = 3 * params.layout.sizes[0] * table.observation_normalisation
+    travels = table.observation_normalisation and not sums_exactly(table)
+    sums = 3 * params.layout.sizes[0] if travels else 0
     edges = np.cumsum([5, signs, sums]).tolist()
     return Columns(0, 1, 2, 3, 4, *(slice(*pair) for pair in pairwise(edges)))
+
+
+def sums_exactly(table: Evolution) -> bool:
+    """Return whether each rank adds its members' sums over observations, exactly, and only its total travels."""
+    return table.observation_normalisation and configuration.members(table) > accumulator.ROWS
 
 
 def board(params: Params, table: Evolution, trials: int = 0) -> Board:
@@ -100,7 +106,8 @@ def evaluate_population(
     cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
     """
     policy, at, shape = make_policy(params, env, normaliser), columns(params, table), board(params, table, trials.count)
-    n = configuration.members(table)
+    n, observation = configuration.members(table), params.layout.sizes[0]
+    digits = accumulator.digits(np.zeros((3, observation) if sums_exactly(table) else 0))  # of this rank's members
 
     def work(i: int) -> np.ndarray:
         start = world.clock()
@@ -110,7 +117,10 @@ def evaluate_population(
         made, what = world.clock(), f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
         with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
             if i < n:
-                row = play_member(params, table, k, i, env, policy, cap)
+                sums = np.zeros((3, observation)) if digits.size else None
+                row = play_member(params, table, k, i, env, policy, cap, sums)
+                if sums is not None:
+                    np.add(digits, accumulator.digits(sums), out=digits)
             else:
                 row = play_trial(params, trials, k, i - n, env, policy, at)
         row[at.seconds_noise], row[at.seconds] = made - start, world.clock() - made
@@ -125,6 +135,8 @@ def evaluate_population(
         raise NoFiniteReturn(
             f"generation {k}: the return of no member is finite: look at the task, or begin another run with a lower sigma"
         )
+    own = results[:, at.observation_sums]
+    seen = accumulator.value(world.total(digits)) if digits.size else summed(own, observation)
     timing = {
         "busy_seconds": busy,
         "member_seconds": results[:, at.seconds],
@@ -136,7 +148,7 @@ def evaluate_population(
         fitness=results[:, at.fitness],
         sign_return=results[:, at.sign_return].sum(axis=1),
         length=results[:, at.length].astype(np.int64),
-        observation_sums=summed(results[:, at.observation_sums], params.layout.sizes[0]),
+        observation_sums=seen,
         unstable=int(everything[:, at.unstable].sum()),
         cap=cap,
         trials=tried[:, at.fitness].reshape(len(trials.policies), trials.episodes),
@@ -192,11 +204,17 @@ def perturb(params: Params, policy: Policy, k: int, slot: int, parent: np.ndarra
     policy.refresh()
 
 
-def play_member(params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int) -> np.ndarray:
-    """Play the episodes of member i of generation k; return its row of the board without its times. Algorithm 1, line 8."""
+def play_member(
+    params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, sums: np.ndarray | None = None
+) -> np.ndarray:
+    """Play the episodes of member i of generation k; return its row of the board without its times. Algorithm 1, line 8.
+
+    sums: float64 [3, observation], to which those over its observations are added; None: they are in its row, if anything asks.
+    """
     at, episodes = columns(params, table), table.fitness_episodes
     row = np.zeros(at.observation_sums.stop)
-    sums = row[at.observation_sums].reshape(3, -1)  # a view
+    if sums is None:
+        sums = row[at.observation_sums].reshape(3, -1)  # a view
 
     watch = partial(count_in, sums) if sums.size else None
 
@@ -245,11 +263,10 @@ def play_trial(params: Params, trials: Trials, k: int, i: int, env: Env, policy:
 
 
 def summed(sums: np.ndarray, observation: int) -> np.ndarray:
-    """Return the sum of the members' sums [n, 3 observation] that are finite, in member order, float64 [3, observation]."""
-    total = np.zeros((3, observation))
-    for row in sums if sums.size else ():
-        total += np.where(np.isfinite(row).all(), row.reshape(3, observation), 0.0)
-    return total
+    """Return the sum of the members' sums [n, 3 observation], in member order, float64 [3, observation]."""
+    if not sums.size:
+        return np.zeros((3, observation))
+    return np.add.reduce(sums, axis=0, initial=0.0).reshape(3, observation)  # row by row
 
 
 def length_cap(table: Evolution, mean: float) -> int:

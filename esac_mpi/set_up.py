@@ -9,7 +9,7 @@ from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenanc
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
-from esac_mpi.config import Config
+from esac_mpi.config import Config, slots
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
 from esac_mpi.directory import sees
@@ -37,7 +37,7 @@ from esac_mpi.job import (
     state_arrays,
     together,
 )
-from esac_mpi.noise import blocks
+from esac_mpi.noise import pieces
 from esac_mpi.params import Params, make_layout, make_policy
 from esac_mpi.policy import Layout
 from esac_mpi.task import make_task, own_env
@@ -71,7 +71,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     threads = config.learner.threads if declares.learning else 0
     found = together(world, lambda: probe.played(env), task_errors)
     origin = provenance.gather(env, found, world, device, threads, command)
-    origin["blocks"] = len(list(blocks(layout.d)))
+    origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
     origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
     if world.agree():
         raise Ended(STOPPED, "stopped before it began; nothing was written")

@@ -15,7 +15,7 @@ import numpy as np
 
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.clock.generations import Generation, ticks
-from esac_mpi.noise import BLOCK
+from esac_mpi.noise import pieces
 
 ASSUMPTIONS = (
     "a core of the cluster is as fast as a core here, and no slower when its whole node works",
@@ -23,7 +23,8 @@ ASSUMPTIONS = (
     "members: dealt to nodes by esac_mpi.schedule as if of equal length, within a node to the first free rank",
     "exchange: node barrier, allgather between node leaders (latency * ceil(log2 nodes) + bytes / bandwidth), node barrier",
     "node barrier: barrier * ceil(log2 ranks of the node); messages do not get into each other's way",
-    "update: blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for",
+    "update: blocks of parameters, and chunks of slots, over the ranks of a node; the node with the fewest ranks is waited for",
+    "observations are not normalised, so that no sums over them travel",
     "rank 0 records a generation while the other ranks begin the next one",
     "a learner phase every g generations (the gate always open); theta_sac is broadcast when it is merged",
     "with a lag, the phase has rank 0's core to itself but for writing, plan and update, which rank 0 has its part in",
@@ -98,7 +99,7 @@ def drawn(k: int, n: int, costs: Costs, schedule: Schedule, random: np.random.Ge
         phase=costs.phase if at_once else 0.0,
         merges=bool(schedule.lag) and k > schedule.interval and k % schedule.interval == (schedule.lag or 0) % schedule.interval,
         update=costs.update * (n // 2) * costs.d,
-        blocks=costs.d / BLOCK,
+        blocks=pieces(costs.d, n // 2),
         begun=costs.phase - costs.device if learns and not at_once else 0.0,
         device=costs.device if learns and not at_once else 0.0,
         host=costs.host,

@@ -18,7 +18,7 @@ from esac_mpi.contracts import Memory
 from esac_mpi.forecast import advice, operators, outlook, work
 from esac_mpi.learning import Flight, Steps
 from esac_mpi.log import duration
-from esac_mpi.noise import Purpose, blocks, integer
+from esac_mpi.noise import Purpose, blocks, integer, pieces
 from esac_mpi.params import Params, make_actor, make_layout, make_policy
 from esac_mpi.rollout import explore, play
 
@@ -106,8 +106,10 @@ def put_together(
     making, slot = noise_seconds(params, env)
     times = {"making": making, "slot": slot, "playing": playing, "updating": updating}
     times |= {name: float(np.mean([one[name] for one in operating])) for name in operating[0]}
-    count = len(list(blocks(params.layout.d)))
-    return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, threads=threads, cpu=cpu, **times)
+    declared = ALGORITHMS[params.config.algorithm].DECLARES.evolution
+    count = pieces(params.layout.d, config.slots(declared(params.config)) if declared else 1)
+    sums, sizes = 3 * env.observation_size, {"threads": threads, "cpu": cpu}
+    return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, sums=sums, **sizes, **times)
 
 
 def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@
     serial      what every rank, or rank 0 for all, does once: ranks, winners, plan
     offspring   who is born, dealt like members, while rank 0 is with the learner; then all wait for the rest of that phase
     phase       the learner on rank 0, for which all wait; or the rest of one that began earlier, merged in this generation
-    update      blocks of parameters over the ranks of a node; the node with the fewest ranks is waited for
+    update      blocks of parameters, and chunks of slots, over the ranks of a node; the node with the fewest ranks is waited for
     begun       a phase that begins now, beside what follows: rank 0 takes no work until it has ended or no work is left, and
                 gets on with it while it waits in exchanges, but not during update, plan and writing; on one rank it waits
     device      the rest of that phase where a device makes the updates: it goes on after `begun` while members are evaluated, and
@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi import accumulator
 from esac_mpi.clock.cluster import Cluster
 
 NOTHING = np.zeros(0)
@@ -35,6 +36,7 @@ class Generation:
     """What a generation asks of a core, everything in [s]."""
 
     members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
+    sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
     expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
     record: float = 0.0
     lesson: float = 0.0
@@ -47,7 +49,7 @@ class Generation:
     phase: float = 0.0  # that all wait for
     merges: bool = False  # whether the phase that began earlier ends here, at the latest
     update: float = 0.0  # of all blocks
-    blocks: float = 1.0  # of parameters
+    blocks: float = 1.0  # in how many pieces ranks share it
     begun: float = 0.0
     device: float = 0.0
     host: float = 0.0  # of rank 0's core, per second of the device
@@ -89,7 +91,10 @@ class Clock:
         cluster = self.cluster
         self._left += one.lesson
         if one.members.size:
-            self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS)
+            own = one.sums if one.members.size <= accumulator.ROWS else 0
+            self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS + own)
+            if one.sums > own:
+                self.now += cluster.send(8 * accumulator.UNITS.size * one.sums)  # in their place, the total of all
             self.now += cluster.send(8 * one.members.size)  # the plan
         else:
             self.now += one.record

@@ -16,7 +16,8 @@ class Pieces:
     horizon: int  # of an episode [steps]
     making: float = 0.0  # of a member's parameters
     slot: float = 0.0  # of a slot's part in the update, all blocks of it
-    blocks: int = 1  # of parameters
+    blocks: int = 1  # pieces in which ranks share an update
+    sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
     playing: float = 0.0  # of a step that the learner plays
     updating: float = 0.0  # of a gradient update
     training: float = 0.0  # of a gradient update of an individual, on any rank

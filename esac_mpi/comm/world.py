@@ -93,6 +93,13 @@ class World:
         mine = shares[self.node]
         return self._run(work, (mine[place] for place in self._places(len(mine))), shares, (count, columns), bulk)
 
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum over all ranks of whole numbers, int64 of one shape, on every rank."""
+        received = np.empty_like(values)
+        self._wait(self._comm.Iallreduce(values, received))
+        self.bytes_exchanged += received.nbytes if self.nodes > 1 else 0
+        return received
+
     def host(self, item: int) -> str:
         """Return the host of the node that did an item of the last `map`."""
         return next(self.hosts[ranks[0]] for ranks, share in zip(self._ranks, self._dealt, strict=True) if item in share)
@@ -256,10 +263,9 @@ class World:
     def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False) -> np.ndarray:
         """Run work(block) for all blocks on each node; return the sums, without the checksum. See contracts.Memory."""
         sums = self._node.over_blocks(work, count, columns)
-        if not checksum:
-            return sums
-        self._checksum = float(sums[0])
-        return sums[1:]
+        if checksum:
+            self._checksum = float(sums[0])
+        return sums[checksum:]
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""

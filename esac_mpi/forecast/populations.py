@@ -38,6 +38,7 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
         one = Generation(
             members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
             expected=schedule.with_trials(np.ones(n), episodes, trials),
+            sums=pieces.sums * table.observation_normalisation,
             phase=phase.seconds * (begins and not beside),
             merges=ends,
             update=configuration.slots(table) * pieces.slot,

@@ -94,13 +94,14 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
     begun, merges, phase = phases(run, parts, updates_per_second)
     blocks, bears = update_blocks(run), bears_offspring(run)
     lessons, first = phase * teaches(run), trained_members(run)
-    phase = phase - lessons
+    phase, sums = phase - lessons, sums_over_observations(run)
     for k in range(run.generation):
         evaluation, members, expected = (parts[name][k] for name in ("evaluation", "members", "expected"))
         made = np.isfinite(members)
         yield Generation(
             members=members[first:][made[first:]],
             expected=expected[first:][made[first:]],
+            sums=sums,
             record=parts["record"][k],
             lesson=lessons[k],
             trained=members[:first][made[:first]],
@@ -263,6 +264,12 @@ def update_blocks(run: RunFiles) -> float:
     """Return in how many parts ranks share an update: blocks of parameters, or members, champion and the learner's memory."""
     born, _ = offspring(run)
     return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
+
+
+def sums_over_observations(run: RunFiles) -> int:
+    """Return how many numbers a member's sums over observations are; 0 where the population does not normalise them."""
+    sizes = str(run.provenance.get("sizes", "")).split()
+    return 3 * int(sizes[0]) if sizes and getattr(run.config.own, "observation_normalisation", False) else 0
 
 
 def generation_seconds(run: RunFiles) -> np.ndarray:

@@ -1,0 +1,32 @@
+"""Sums of float64 numbers whose bits depend neither on the order nor on who adds what: whole numbers of fixed units.
+
+Each number is cut into digits of 32 bits, whose sums are integers. The idea is Kulisch's (long accumulators); this is its
+smallest form.
+"""
+
+import numpy as np
+
+ROWS = 1024  # members whose sums travel each by itself, at most; a constant, because bits depend on it
+UNITS = 2.0 ** np.arange(256, -129, -32)  # of the digits, the largest first
+
+
+def digits(numbers: np.ndarray) -> np.ndarray:
+    """Cut numbers, float64 [...], each below 2**287, into whole multiples of UNITS, int64 [UNITS.size, ...].
+
+    What is below 2**-128 is left out.
+    """
+    cut = np.empty((UNITS.size, *numbers.shape), np.int64)
+    rest = numbers.astype(np.float64)
+    for digit, unit in zip(cut, UNITS, strict=True):
+        whole = np.trunc(rest / unit)
+        digit[...] = whole
+        rest -= whole * unit  # exact, as units are powers of two
+    return cut
+
+
+def value(cut: np.ndarray) -> np.ndarray:
+    """Return the numbers, float64 [...], that sums of digits, int64 [UNITS.size, ...], stand for."""
+    total = np.zeros(cut.shape[1:])
+    for digit, unit in zip(cut[::-1], UNITS[::-1], strict=True):
+        total += digit * unit
+    return total
