@@ -265,14 +265,14 @@ def test_groups_are_named_by_hand(tmp_path, capsys):
     for tool in (plot, updates):
         assert tool.main([*paths, *words, "--out", str(tmp_path / "x.png")]) == 0
         assert tool.main([*paths, *words[:4]]) == 2
-        assert (
-            "--label all of it --label former: give one each, no two alike, for 4 groups in this order: ESAC; ES"
-            in capsys.readouterr().err
-        )
-        assert tool.main([*paths, *words[:6], "--label", "former"]) == 2
+        said = capsys.readouterr().err
+        assert "--label all of it --label former: give one each" in said
+        assert "4 groups in this order: ESAC; ES" in said
+        for unfit in ("former", "", "_x"):
+            assert tool.main([*paths, *words[:6], "--label", unfit]) == 2
     assert plot.main([paths[0], "--what", "map", "--label", "x"]) == 2
     assert "does not read --label" in capsys.readouterr().err
-    assert plot.main([paths[0], "--label", "alone", "--out", str(tmp_path / "x.png")]) == 0
+    assert plot.main([paths[0], "--label", r"alone $\x$", "--out", str(tmp_path / "x.png")]) == 0
 
 
 def test_the_policies_of_a_run_have_the_colours_of_es_and_sac(tmp_path):

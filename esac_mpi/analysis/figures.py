@@ -80,6 +80,11 @@ def legend_below(figure: Figure, axes: np.ndarray) -> None:
     figure.legend(found.values(), texts, loc="outside lower center", ncols=columns)
 
 
+def literal(name: str) -> str:
+    """Return a name as it is shown letter by letter: what stands between dollars is mathematics otherwise."""
+    return name.replace("$", r"\$")
+
+
 def headline(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -7,7 +7,7 @@ import numpy as np
 
 from esac_mpi.analysis.colours import Look, looks
 from esac_mpi.analysis.curves import Curve
-from esac_mpi.analysis.figures import Axes, EngFormatter, Figure, cells, headline, legend_below, name_axis, panels
+from esac_mpi.analysis.figures import Axes, EngFormatter, Figure, cells, headline, legend_below, literal, name_axis, panels
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 
@@ -32,8 +32,9 @@ def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
 def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bool = False) -> None:
     """Draw a group: interquartile mean and interval of its seeds, and each as a thin line if asked; one seed is a line alone."""
     colour, style, width = look
+    shown = literal(name)
     if len(curves) == 1:
-        label = f"{name}, seed {curves[0].origin.seed} (an interval needs two)"
+        label = f"{shown}, seed {curves[0].origin.seed} (an interval needs two)"
         marker = "." if len(curves[0].x) < 80 else ""
         axes.plot(curves[0].x, curves[0].y, style, color=colour, lw=width, marker=marker, label=label)
         return
@@ -42,9 +43,9 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
         for curve in curves:
             axes.plot(curve.x, curve.y, style, color=colour, lw=0.6, alpha=0.6)
     if not x.size:
-        axes.plot([], [], style, color=colour, lw=0.6, label=f"{name}, {len(curves)} seeds (nowhere all of them)")
+        axes.plot([], [], style, color=colour, lw=0.6, label=f"{shown}, {len(curves)} seeds (nowhere all of them)")
         return
-    axes.plot(x, interquartile_mean(values), style, color=colour, lw=width, label=f"{name}, {len(curves)} seeds")
+    axes.plot(x, interquartile_mean(values), style, color=colour, lw=width, label=f"{shown}, {len(curves)} seeds")
     axes.fill_between(x, *interval([values]), color=colour, alpha=0.2, lw=0)
 
 

@@ -133,8 +133,9 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:
     """Return the groups under other labels, one for each in the order of a legend. Raises Unusable."""
     there = list(dict.fromkeys(label for found in groups.values() for label in found))
-    if len(labels) != len(there) or len(set(labels)) < len(labels):
-        wanted = f"one each, no two alike, for {len(there)} group{'s' * (len(there) > 1)} in this order"
+    unfit = any(not label.strip() or label.startswith("_") for label in labels)  # a legend leaves out what begins with _
+    if unfit or len(labels) != len(there) or len(set(labels)) < len(labels):
+        wanted = f"one each, no two alike, none empty or with _ first, for {len(there)} groups in this order"
         raise Unusable(f"--label {' --label '.join(labels)}: give {wanted}: {'; '.join(there)}")
     names = dict(zip(there, labels, strict=True))
     return {task: {names[label]: runs for label, runs in found.items()} for task, found in groups.items()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from esac_mpi.analysis.colours import Look, algorithm_of, looks
 from esac_mpi.analysis.evaluations import BETTER, require_policy
-from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, panels
+from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, literal, panels
 from esac_mpi.analysis.groups import KWARGS, grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
@@ -160,7 +160,7 @@ def draw_line(axes: Axes, name: str, found: Line, values: list[Any], look: Look,
     x, means = places(found, values), np.array([measures.mean() for measures in found.values()])
     ends = np.array([interval([m], mean) if len(m) > 1 else (m[0], m[0]) for m in found.values()])
     counts = sorted({len(m) for m in found.values()})
-    label = f"{name}, {counts[0]}{f' to {counts[-1]}' if counts[1:] else ''} seed{'s' * (counts[-1] > 1)} a point"
+    label = f"{literal(name)}, {counts[0]}{f' to {counts[-1]}' if counts[1:] else ''} seed{'s' * (counts[-1] > 1)} a point"
     colour, style, width = look
     bars = np.maximum([means - ends[:, 0], ends[:, 1] - means], 0)
     axes.errorbar(x, means, bars, fmt=style, color=colour, lw=width, marker="o", ms=4, capsize=3, label=label)

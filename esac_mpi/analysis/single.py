@@ -35,7 +35,7 @@ def draw_spread(axes: Axes, run: RunFiles, x: str) -> None:
     """Draw the members' returns of one run: median, quartiles and extremes."""
     parts = [column_curve(run, x, per_generation(run, lambda f, axis, q=q: np.nanquantile(f, q, axis))) for q in np.arange(5) / 4]
     where, low = parts[0].x, parts[0].y
-    colour = looks({"": run.config.algorithm})[""].colour
+    colour = looks({"members": run.config.algorithm})["members"].colour
     axes.fill_between(where, low, parts[4].y, color=colour, alpha=0.12, lw=0, label="members, worst to best")
     axes.fill_between(where, parts[1].y, parts[3].y, color=colour, alpha=0.35, lw=0, label="quartiles")
     axes.plot(where, parts[2].y, color=colour, lw=1.2, label="median")
