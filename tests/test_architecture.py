@@ -33,7 +33,7 @@ BESIDE = {"commands", "search", "analysis", "experiments", "policies", "benchmar
 ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
-    "names.py",
+    "names.py", "colours.py",
     "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
     "table.py",  # --published esac: a paper
     "bench.py",  # pderl: a measurement of it

@@ -40,6 +40,12 @@ def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
 
 
+def add_labels(line: argparse.ArgumentParser) -> None:
+    """Let a command take what a legend calls the groups."""
+    text = "what the legend calls a group, once for each group in the legend's order; default: by what tells them apart"
+    line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
+
+
 def add_machine(line: argparse.ArgumentParser) -> None:
     """Let a command take the machine that wall time is computed for."""
     line.add_argument("--ranks", type=int, metavar="R", help="wall time as computed for R ranks, in place of the measured one")
