@@ -90,6 +90,28 @@ def test_every_step_is_counted_and_transitions_have_the_replays_numbers(breaking
     np.testing.assert_array_equal(small.state.memories[held], rows)
 
 
+class Taking(Ending):
+    """Ending with bounds of 0 and 2, which keeps the actions that it takes."""
+
+    low, high = np.zeros(3, np.float32), np.full(3, 2, np.float32)
+
+    def step(self, action):
+        self.taken = [*getattr(self, "taken", []), action.copy()]
+        return super().step(action)
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_the_critic_learns_from_the_actions_that_the_task_took(clip, world):
+    small = made(world, "perl", "--erl.exploration_clip", clip, "--erl.ou_scale", 20, env=(env := Taking()))
+    for _ in range(3):
+        small.generation()
+    taken, kept = np.array(env.taken), small.learner.replay.rows(0, len(env.taken))["action"]
+    np.testing.assert_allclose(1 + kept, taken, rtol=0, atol=1e-6)
+    assert (np.abs(kept).max() > 2) == (not clip)
+    held = small.state.ages[small.state.ages >= 0]
+    np.testing.assert_array_equal(small.state.memories[small.state.ages >= 0][:, 3:], kept[held])
+
+
 def test_a_population_of_which_no_return_is_finite_ends_the_run_and_changes_nothing(world):
     env = Ending()
     small = made(world, "derl", env=env)

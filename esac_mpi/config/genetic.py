@@ -110,8 +110,8 @@ class ERL(Table):
     """Who learns from all transitions: DDPG with the paper's networks, of the fields below; or TD3 or SAC with the policy's, of
     their own tables."""
     exploration_clip: bool = True
-    """Whether actions of the learner's own episodes are clipped to the bounds after noise is added, or noise is left to the task
-    (ERL's public code; PDERL's clips)."""
+    """Whether actions of the learner's own episodes are clipped to the bounds after noise is added (PDERL's public code), or the
+    task takes them, and the critic learns from them, wherever noise has them (ERL's). A task may insist on its bounds."""
     ou_theta: PositiveFloat = 0.15
     """Pull towards 0 of the Ornstein-Uhlenbeck noise of the learner's episodes, a step. C."""
     ou_sigma: NonNegativeFloat = 0.2
