@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
+from esac_mpi.config.exact import exact
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
 # SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
@@ -225,7 +226,7 @@ def members(evolution: Evolution) -> int:
 
 def winners(esac: ESAC) -> int:
     """Return |W| = round(e n) [members]."""
-    return round(esac.winner_fraction * esac.population_size)
+    return round(exact(esac.winner_fraction) * esac.population_size)
 
 
 def child_slots(esac: ESAC) -> int:

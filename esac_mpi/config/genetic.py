@@ -1,10 +1,12 @@
 """Table of the ERL family: actors that evolve by a genetic algorithm, and a learner that shares their experience."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
@@ -23,7 +25,7 @@ IDLE = {  # what a phase that takes over the episodes of others does not read of
 
 def elites(population_size: int, fraction: float) -> int:
     """Return how many members are elites."""
-    return max(1, int(fraction * population_size))
+    return max(1, math.floor(exact(fraction) * population_size))
 
 
 @dataclass(frozen=True)
