@@ -23,6 +23,8 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         found.setdefault("esac.replayed", "none")
     if "aes_rl.order" not in found and sum(name.startswith("aes_rl.") for name in found) == AES_RL_0_1_0:
         found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
+    if "aes_rl.mean_reused" not in found and sum(name.startswith("aes_rl.") for name in found) >= AES_RL_0_1_0:
+        found["aes_rl.mean_reused"] = False  # nor was it, before this field
     if "esac.adoption_wins" not in found and sum(name.startswith("esac.") for name in found) >= WHOLE:
         found = PRINTED | found  # what were the defaults
     return found
