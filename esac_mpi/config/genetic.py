@@ -28,6 +28,11 @@ def elites(population_size: int, fraction: float) -> int:
     return max(1, math.floor(exact(fraction) * population_size))
 
 
+def imitations(states: int, batch: int) -> int:
+    """Count an epoch's steps in which a child imitates its parents in so many states; a batch has all where they are fewer."""
+    return max(states // batch, min(states, 1))
+
+
 @dataclass(frozen=True)
 class ERL(Table):
     """algorithm = "erl", "perl", "derl" or "pderl" (P: Bodnar et al. 2020, Proximal Distilled Evolutionary Reinforcement
@@ -64,6 +69,9 @@ class ERL(Table):
     sync_interval: PositiveInt = 10
     """Generations between two injections of the learner's actor into the population, omega [generations]. P: Table 4, 10 on
     HalfCheetah and Swimmer, else 1."""
+    injection: Literal["kept", "worst", "worst_or_next"] = "kept"
+    """Whose place it takes: that of the worst member that was kept, which is neither an elite's copy nor a child; of the worst by
+    fitness, whoever has its slot now (C: ERL's); or of the next slot where that is the best elite's copy (C: PDERL's)."""
     mutation_probability: Fraction = 0.9
     """Chance of a member to be mutated, unless it is the copy of an elite. P: Table 3."""
     mutation_magnitude: Annotated[PositiveFloat, OnlyWith(mutation="proximal")] = 0.1
@@ -91,7 +99,8 @@ class ERL(Table):
     distillation_epochs: Annotated[PositiveInt, OnlyWith(crossover="distillation")] = 12
     """Epochs in which a child learns to imitate its parents [epochs]. P: Table 3."""
     distillation_batch: Annotated[PositiveInt, OnlyWith(crossover="distillation")] = 128
-    """States of a step of that, N_C; an epoch has as many steps as this goes into the memory [states]. P: Table 3."""
+    """States of a step of that, N_C, all where the memory has fewer; an epoch has as many steps as this goes into it [states]. P:
+    Table 3."""
     lr_distillation: Annotated[PositiveFloat, OnlyWith(crossover="distillation")] = 1e-3
     """Adam's learning rate of that. P: Table 3."""
     distillation_start: Annotated[Literal["random", "worse"], OnlyWith(crossover="distillation")] = "random"
