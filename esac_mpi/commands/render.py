@@ -41,7 +41,7 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     if options.start == "tilted":
         body = posture.Body(env)
         start = lambda: body.tilt(options.degrees, generator(options.seed, Purpose.EPISODE))  # noqa: E731
-    cap = math.ceil(options.seconds / step)
+    cap = math.ceil(options.seconds / step - 1e-9)  # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
     length = play(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length  # below the same, to the bit
     wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []

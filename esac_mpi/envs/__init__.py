@@ -101,11 +101,14 @@ def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(half > 0, half, half.dtype.type(1))
 
 
-def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
-    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from."""
+def transition(env: Env, action: np.ndarray, bounded: bool = True) -> tuple[np.ndarray, float, bool, bool] | None:
+    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from.
+
+    bounded: whether rounding may not leave the bounds; else the task gets the action as it is, wherever noise has taken it.
+    """
     scaled = (env.high + env.low) / 2 + (env.high - env.low) / 2 * action
     try:
-        answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high))  # rounding may have left the bounds
+        answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high) if bounded else scaled)
     except UnstablePhysics:
         return None
     observation, reward, *_ = answer
@@ -200,10 +203,17 @@ def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarra
 def rounded_out(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does; None where none does.
 
-    Actions are then to be clipped to them, in their type.
+    Actions are then to be taken back to them, in their type.
     """
     beyond = (env.low < np.ravel(low)).any() or (env.high > np.ravel(high)).any()
     return (low, high) if beyond else None
+
+
+def taken_back(env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+    """Clip an action, in the shape of the task's own bounds, to these if there are any, unless it is beyond those of `env`."""
+    if own is None or (action.ravel() < env.low).any() or (action.ravel() > env.high).any():
+        return action
+    return np.clip(action, *own)
 
 
 def import_mujoco() -> ModuleType:

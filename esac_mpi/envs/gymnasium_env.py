@@ -30,6 +30,7 @@ from esac_mpi.envs import (
     is_of,
     nearest,
     rounded_out,
+    taken_back,
     task_horizon,
     warning_counts,
 )
@@ -136,7 +137,7 @@ class GymnasiumEnv:
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-        return native if self._own_bounds is None else np.clip(native, *self._own_bounds)
+        return taken_back(self, native, self._own_bounds)
 
 
 def _maker(id: str) -> Any:

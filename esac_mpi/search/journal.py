@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.messages import Missing, Unusable, damaged
-from esac_mpi.config import hint
+from esac_mpi.config import exact, hint
 from esac_mpi.record import lock
 from esac_mpi.search.space import Choices, Range
 from esac_mpi.search.study import Sampler, Study
@@ -228,4 +228,4 @@ def pruner(study: Study) -> optuna.pruners.BasePruner:
     asked = study.pruner
     if asked.kind == "none":
         return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(asked.startup, round(asked.warmup * PARTS))
+    return optuna.pruners.MedianPruner(asked.startup, round(exact(asked.warmup) * PARTS))
