@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
     """Return the line about the run, on rank 0, which alone knows its files. Nothing is made, moved or locked."""
+    from esac_mpi import warm_start
     from esac_mpi.record import Run, source
 
     codes, path = set_up.exit_codes(world), set_up.run_directory(config)
+    if config.start_from and env is not None and warm_start.is_within(config.start_from, path):
+        return begun_from(config, env, origin(env, ranks), world)
     try:
         run = Run.foresee(path, config, origin(env, ranks), fresh)
         if config.own.follows and run.restored is None:
