@@ -13,7 +13,7 @@ from typing import Any
 
 from esac_mpi import __version__, affinity, kernels, log
 from esac_mpi.contracts import World
-from esac_mpi.envs import Env, identity, probe
+from esac_mpi.envs import Env, identity, probe, registered
 from esac_mpi.envs.probe import PROBE_STEPS
 
 
@@ -31,6 +31,8 @@ def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int
             log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
     for complaint in affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads) if world.rank == 0 else ():
         log.warn(complaint)
+    if world.rank == 0 and (alone := registered.told(env)):
+        log.warn(alone)
     steps = PROBE_STEPS * world.size
     if world.rank == 0 and found.apart:
         sentence, more = probe.complaint(env, found.apart)

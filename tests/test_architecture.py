@@ -1,9 +1,12 @@
 """Imports point one way, and scarce libraries have one importer."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import esac_mpi
 from esac_mpi.config import ALGORITHMS
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
@@ -72,6 +75,13 @@ def part(path: Path) -> str:
 
 def layer(name: str) -> int:
     return next(i for i, names in enumerate(LAYERS) if name in names)
+
+
+def test_the_package_shows_what_it_offers_and_loads_none_of_it():
+    code = "import sys, esac_mpi; print(*dir(esac_mpi)); print(*sys.modules)"
+    shown, loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert set(esac_mpi.__all__) <= set(shown.split())
+    assert not {"numpy", "mpi4py", "torch"} & set(loaded.split())
 
 
 def test_files_are_short():

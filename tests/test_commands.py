@@ -170,7 +170,9 @@ def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
     line = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", built]
     subprocess.run(line, cwd=ROOT, check=True, capture_output=True, timeout=200)
     for folder in ("esac_mpi", "configs", "jobs"):
-        files = {p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".sh", ".sbatch")}
+        files = {
+            p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".sh", ".sbatch", ".typed")
+        }
         there = {p.relative_to(built / ("" if folder == "esac_mpi" else "esac_mpi")) for p in built.rglob("*") if p.is_file()}
         assert files <= there, files - there
     code = f"""

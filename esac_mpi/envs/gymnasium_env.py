@@ -34,6 +34,7 @@ from esac_mpi.envs import (
 )
 from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_step
+from esac_mpi.envs.registered import origin
 
 mujoco = import_mujoco()
 
@@ -195,14 +196,8 @@ def _instead(id: str) -> str:
     if not colon:
         return nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
     package = module.partition(".")[0]
-    own = [f"{module}:{known}" for known, spec in gymnasium.registry.items() if _origin(spec).partition(".")[0] == package]
+    own = [f"{module}:{known}" for known, spec in gymnasium.registry.items() if origin(spec).partition(".")[0] == package]
     return nearest(id, own, f"{module} registers {', '.join(own[:5]) or 'none'}{', ...' * (len(own) > 5)}.")
-
-
-def _origin(spec: Any) -> str:
-    """Return the module of what makes an environment."""
-    maker = spec.entry_point
-    return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
