@@ -55,7 +55,7 @@ class GymnasiumEnv:
         self._choices = space if isinstance(space, Discrete) else None
         self.discrete = self._choices is not None
         self.continuous_form = _continuous(id)
-        self.low, self.high = action_bounds(id, *_bounds(id, space))
+        self.low, self.high = action_bounds(id, *_bounds(id, space), _unbounded_by(self.layers))
         self.action_size = self.low.size
         self.observation_size = math.prod(_shape(self._env.observation_space))
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
@@ -84,7 +84,10 @@ class GymnasiumEnv:
             raise UnstablePhysics(f"{self.id}: {error}") from error
         if (data := self._data()) is not None:
             self._warnings = warning_counts(data)
-        return _flat(observation)
+        try:
+            return _flat(observation)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{self.id}{_odd(observation)}") from error
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
@@ -126,7 +129,10 @@ class GymnasiumEnv:
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
-        return _flat(observation), float(reward), bool(terminated), bool(truncated)
+        try:
+            return _flat(observation), float(reward), bool(terminated), bool(truncated)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{self.id}{_odd(observation, reward, terminated, truncated)}") from error
 
     def _native(self, action: np.ndarray) -> Any:
         """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
@@ -221,6 +227,36 @@ def _is_unstable(error: Exception) -> bool:
 
 def _flat(observation: np.ndarray) -> np.ndarray:
     return np.array(observation, np.float32).reshape(-1)  # a copy: an environment may return its own buffer
+
+
+ANSWER = {  # of a step, in its order: what it is, what makes it ours, in words
+    "observation": (_flat, "an array of numbers"), "reward": (float, "one number"),
+    "terminated": (bool, "True or False"), "truncated": (bool, "True or False"),
+}  # fmt: skip
+
+
+def _odd(*answer: Any) -> str:
+    """Say which part of a task's answer is not of its kind, the first such."""
+    for (what, (kind, wanted)), value in zip(ANSWER.items(), answer, strict=False):
+        try:
+            kind(value)
+        except (TypeError, ValueError):
+            shape = getattr(value, "shape", None)
+            given = f"{value!r:.80}" if shape is None else f"an array of shape {tuple(shape)}"
+            return f": its {what} is {given}; {wanted} is needed" + f", as {what}.item()" * (shape == (1,))
+    return " answers what cannot be read"
+
+
+def _unbounded_by(layers: list[Any]) -> str:
+    """Say what takes the bounds of the actions away, and what to do about it; "" where there are bounds."""
+    spaces = [layer.action_space for layer in layers]
+    if not isinstance(spaces[0], Box) or spaces[0].is_bounded():
+        return ""
+    for layer, inside in zip(layers, spaces[1:], strict=False):
+        if isinstance(inside, Box) and inside.is_bounded():
+            taken = f"Its wrapper {type(layer).__name__} takes the bounds away"
+            return f"{taken}: leave it out, as actions stay within bounds here, or put gymnasium's RescaleAction in its place."
+    return "Its action_space needs bounds."
 
 
 def _continuous(id: str) -> str:

@@ -18,7 +18,7 @@ def told(env: Env) -> str:
         return ""
     module, _, name = env.id.rpartition(":")
     maker, script = origin(spec), getattr(sys.modules.get(SCRIPT), "__file__", None) or ""
-    alone = f"{env.id} is registered by this process alone, where evaluate, render and a start by the command line do not find it"
+    alone = f"{env.id} is registered by this process alone, and evaluate, render and the command line do not find it"
     if maker == SCRIPT or (maker == module and is_file(module, script) and not registers(module)):
         where = Path(script).name if script else "this session"
         moved = f"move its class and its gymnasium.register from {where} into a module, {MODULE}.py say"
