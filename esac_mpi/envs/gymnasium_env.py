@@ -9,7 +9,7 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -229,7 +229,7 @@ def _flat(observation: np.ndarray) -> np.ndarray:
     return np.array(observation, np.float32).reshape(-1)  # a copy: an environment may return its own buffer
 
 
-ANSWER = {  # of a step, in its order: what it is, what makes it ours, in words
+ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {  # of a step, in its order: what it is, what makes it ours, in words
     "observation": (_flat, "an array of numbers"), "reward": (float, "one number"),
     "terminated": (bool, "True or False"), "truncated": (bool, "True or False"),
 }  # fmt: skip
