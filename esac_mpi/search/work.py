@@ -96,6 +96,9 @@ def following(trainings: Trainings, ending: Ending | None) -> tuple[Order | None
         return (next(trainings) if ending is None else trainings.send(ending)), 0
     except StopIteration as end:
         return None, end.value
+    except Unusable as error:  # the journal was damaged meanwhile
+        print(error, file=sys.stderr, flush=True)
+        return None, error.code
     except tuple(CODES) as error:
         return None, told(error)
 
