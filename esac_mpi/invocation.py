@@ -55,6 +55,13 @@ def called(name: str, package: Path = Path(__file__).parent) -> str:
     return shlex.join(words)
 
 
+def program() -> str:
+    """Return the words that call the program from the current directory, in the way that it was called."""
+    if Path(sys.argv[0]).name == SCRIPT:
+        return called("run")
+    return shlex.join([reached(Path(sys.executable).with_name("python")), "-m", "esac_mpi"])
+
+
 def as_called(text: str) -> str:
     """Return a text that names commands as `esac-mpi NAME`, with each as it is called from here."""
     return re.sub(rf"\b{SCRIPT} ([a-z_]+)", lambda found: called(found[1]), text)

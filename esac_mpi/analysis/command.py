@@ -9,7 +9,7 @@ from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import Int64, NonNegative
-from esac_mpi.invocation import SCRIPT, as_called
+from esac_mpi.invocation import SCRIPT, as_called, called
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
@@ -17,7 +17,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     """Return the command line of a tool, whose docstring is its help and names it first, as `esac-mpi NAME`."""
     text = about or ""
     name = text.partition(f"{SCRIPT} ")[2].split()[0]
-    prog = None if Path(sys.argv[0]).stem == name else f"{SCRIPT} {name}"
+    prog = None if Path(sys.argv[0]).stem == name else called(name)
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=prog, description=as_called(text), formatter_class=raw)
 

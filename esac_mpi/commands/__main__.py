@@ -41,7 +41,7 @@ def overview() -> str:
 def refusal(words: list[str]) -> str:
     """Return why there is no command to carry out, in a sentence."""
     if not words:
-        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {SCRIPT} --help says what they do"
+        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {called('--help')} says what they do"
     near = difflib.get_close_matches(words[0], NAMES, 1)
     meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"{SCRIPT}: no command '{words[0]}'; {meant}"

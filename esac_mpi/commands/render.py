@@ -109,6 +109,8 @@ def main(argv: list[str]) -> int:
         names = ("trials.png", "trials.pdf") if options.trials else ("strip.png",)
         files = [options.out] if options.out else [policy.path.with_name(name) for name in names]
         if options.trials:
+            import matplotlib  # noqa: F401 - for the picture, before trials that take minutes
+
             found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
             verdict = recovery.verdict(found, options.degrees, stage.seconds_per_step(env))
             recovery.draw(found, f"{policy.task}, return {policy.episodic_return:.0f}\n{verdict}", files)

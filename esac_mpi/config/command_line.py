@@ -16,6 +16,7 @@ from esac_mpi.config.instead import no_file
 from esac_mpi.config.joining import joined
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import ALGORITHMS, Config
+from esac_mpi.invocation import program
 
 
 def as_words(value: Any) -> list[str]:
@@ -119,7 +120,7 @@ def _parse(argv: list[str], default: Config) -> Config:
     tables.primitive_rule(_json_of)
     with tables:
         try:
-            return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
+            return tyro.cli(type(default), prog=program(), description=text, default=default, args=argv, config=flags)
         except BrokenPipeError:  # the reader, `head` say, has seen enough of the help
             log.let_go()
             raise SystemExit(0) from None

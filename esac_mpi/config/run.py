@@ -43,6 +43,11 @@ class Budget(Table):
         """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
         return self.generations or math.inf, self.env_steps or math.inf, self.nominal_steps or math.inf
 
+    def left(self, generations: int, env_steps: int, nominal_steps: int) -> "Budget":
+        """What is left of each limit after so much, 1 at least."""
+        done = {"generations": generations, "env_steps": env_steps, "nominal_steps": nominal_steps}
+        return Budget(**{name: limit and max(limit - done[name], 1) for name, limit in asdict(self).items()})
+
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
         if not any(asdict(self).values()):

@@ -192,11 +192,14 @@ def task_horizon(id: str, own: float, requested: int) -> int:
     return int(limit)
 
 
-def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold."""
+def action_bounds(id: str, low: np.ndarray, high: np.ndarray, why: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold.
+
+    why: what to say of that.
+    """
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
     if not (np.abs(bounds) <= LARGEST / 2).all():
-        raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it.")
+        raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. {why}".rstrip())
     return bounds
 
 

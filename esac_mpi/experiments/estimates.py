@@ -53,7 +53,8 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members, updated
 from esac_mpi.config.genetic import TOURNAMENT, elites
 from esac_mpi.evolution import p_sac
-from esac_mpi.experiments.design import FOLDER, Planned
+from esac_mpi.experiments.design import FOLDER
+from esac_mpi.experiments.plan import Planned
 from esac_mpi.invocation import called
 
 SPEEDS = FOLDER / "speeds.toml"
