@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learning, log, population, rollout
+from esac_mpi import learning, log, population, rollout, surroundings
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
@@ -107,7 +107,8 @@ def go_on(job: Job) -> None:
         began = world.clock()
         try:
             if not job.unevaluated:
-                job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+                with surroundings.kept(wholly=False):
+                    job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
             row, timing = job.unevaluated
             made = world.clock()
             columns, episodes = evaluation_columns(job)
@@ -169,6 +170,7 @@ def evaluation_columns(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndar
     return {**columns, "best_return": job.state.best.episodic_return}, seconds
 
 
+@surroundings.kept(wholly=False)
 def evaluation_row(job: Job) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Play the evaluation episodes of this generation and count them.
 
