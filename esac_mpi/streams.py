@@ -97,6 +97,9 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # of one that was closed, or is none
+                stream.flush()
         for number, copy in copies.items():
             if not _same(number, copy):
                 os.dup2(copy, number)

@@ -19,6 +19,11 @@ import gymnasium
 import numpy as np
 from own_envs import Walk
 
+from esac_mpi.envs.probe import PROBE_STEPS
+
+LATE = 2 * PROBE_STEPS
+NOWHERE = open(os.devnull, "w")  # noqa: SIM115
+
 
 def vanish():
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +77,7 @@ CHANGES = {
     "handlers": lambda: [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)],
     "c_handler": c_handler,
     "blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}),
-    "replaced": lambda: setattr(sys, "stdout", open(os.devnull, "w")),  # noqa: SIM115
+    "replaced": lambda: setattr(sys, "stdout", NOWHERE),
     "closed": lambda: [sys.stdout.close(), os.close(1)],
     "elsewhere": lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
     "locale": lambda: locale.setlocale(locale.LC_ALL, "C"),
@@ -100,10 +105,10 @@ CHANGES = {
 
 
 class Rude(Walk):
-    """Change something of its process when it is made, reset or stepped."""
+    """Change something of its process when it is made, reset, stepped, closed, or at its "first" step, or "late", at LATE."""
 
-    def __init__(self, what="nothing", when="made"):
-        self.what, self.when = what.split(), when
+    def __init__(self, what="nothing", when="made", infinite=0.0):
+        self.what, self.when, self.steps = what.split(), when, 0
         self.change("made")
 
     def change(self, when):
@@ -116,6 +121,9 @@ class Rude(Walk):
 
     def step(self, action):
         self.change("step")
+        self.steps += 1
+        if self.steps in (1, LATE):
+            self.change("first" if self.steps == 1 else "late")
         return super().step(action)
 
     def close(self):

@@ -120,7 +120,7 @@ def _parse(argv: list[str], default: Config) -> Config:
     with tables:
         try:
             return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
-        except BrokenPipeError:  # the reader, `head` say, has seen enough of the help
+        except OSError:  # the reader, `head` say, has seen enough of the help; or nothing takes it
             streams.let_go()
             raise SystemExit(0) from None
 

@@ -28,6 +28,7 @@ NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 RETURNED = "Gymnasium's reset returns observation and info, its step observation, reward, terminated, truncated and info"
 LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
 GL, OFF = "MUJOCO_GL", "disabled"  # by what MuJoCo draws, and that it does not
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class TaskError(Exception):
@@ -49,7 +50,7 @@ def broken(id: str, what: str, error: Exception) -> TaskError:
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     hint = f"; {RETURNED}" if "to unpack" in said else ""
     if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
-        hint = f"; looked for in {surroundings.directory()}, to which a task that goes elsewhere is brought back"
+        hint = f"; looked for in {surroundings.directory()}, to which a task is brought back: name the file in full"
     return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
 
 
@@ -60,8 +61,10 @@ class UnstablePhysics(Exception):
 class LeftPython(EndsRun):
     """A task whose code ends the program, by sys.exit or a parser of arguments."""
 
-    def __init__(self, id: str, what: str, end: SystemExit) -> None:
-        super().__init__(f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task must raise an error")
+    @classmethod
+    def by(cls, end: SystemExit, id: str, what: str) -> "LeftPython":
+        """Return what to say of it."""
+        return cls(f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task must raise an error")
 
 
 class Env(Protocol):
@@ -130,7 +133,7 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
     except (TaskError, ImportError, UnstablePhysics):
         raise
     except SystemExit as end:
-        raise TaskError(str(LeftPython(id, "made", end))) from end
+        raise TaskError(str(LeftPython.by(end, id, "made"))) from end
     except Exception as error:  # a task is a user's own code
         raise broken(id, "made", error) from error
 
@@ -139,17 +142,19 @@ def _adapter(id: str) -> Callable[..., Env]:
     """Return the class that has a task. dm_control looks for a display once, when it is imported, unless MUJOCO_GL is set."""
     if not id.startswith("dm_control/"):
         return drawn_or_not(lambda: import_module("esac_mpi.envs.gymnasium_env").GymnasiumEnv)
-    with drawing(os.environ.get(GL, OFF)):
+    with drawing(os.environ.get(GL) or OFF):
         return drawn_or_not(lambda: import_module("esac_mpi.envs.dm_control_env").DMControlEnv)
 
 
 def drawn_or_not(make: Callable[[], Any]) -> Any:
     """Return what is made, or imported, by MUJOCO_GL; where that fails, without drawing, which training needs none of."""
-    try:
-        return make()
-    except Exception:
-        if os.environ.get(GL, OFF) == OFF:
-            raise
+    asked = os.environ.get(GL) or OFF
+    if asked.lower() != "glfw" or any(map(os.environ.get, DISPLAYS)):  # GLFW aborts the process where it has no display
+        try:
+            return make()
+        except Exception:
+            if asked == OFF:
+                raise
     with drawing(OFF):
         return make()
 

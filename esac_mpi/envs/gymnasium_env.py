@@ -123,7 +123,7 @@ class GymnasiumEnv:
         """Raise what an error of the library's environment means, where that is known."""
         if isinstance(error, SystemExit):
             surroundings.end_child(self._process)
-            raise LeftPython(self.id, "played", error) from error
+            raise LeftPython.by(error, self.id, "played") from error
         if _is_unstable(error):
             raise UnstablePhysics(f"{self.id}: {error}") from error
 
