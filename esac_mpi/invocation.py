@@ -8,6 +8,8 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from esac_mpi import __version__
@@ -78,3 +80,14 @@ def from_here(path: Path) -> Path:
     """Return a path below the current directory relative to it, another as it is."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+@contextmanager
+def without_arguments() -> Iterator[None]:
+    """Let a task see no command line: this one is not its own."""
+    words = sys.argv
+    sys.argv = words[:1]
+    try:
+        yield
+    finally:
+        sys.argv = words

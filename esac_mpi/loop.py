@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import evaluation, log, population
+from esac_mpi import evaluation, log, population, surroundings
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
@@ -108,7 +108,8 @@ def go_on(job: Job) -> None:
         began = world.clock()
         try:
             if not job.unevaluated:
-                job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+                with surroundings.kept(wholly=False):
+                    job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
             row, timing = job.unevaluated
             made = world.clock()
             columns, episodes = evaluation.on_schedule(job)

@@ -96,9 +96,9 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
     except Unreadable as error:  # a file that was damaged or replaced after the run was opened
         print(error, file=sys.stderr)
         return 65
-    except BrokenPipeError:  # who called hears of it
-        raise
     except OSError as error:
+        if error.filename is None:  # of what is printed: who called says so
+            raise
         print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
         return 2
     return 0

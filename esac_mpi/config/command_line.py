@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_origin
 
-from esac_mpi import log
+from esac_mpi import streams
 from esac_mpi.config import kwargs
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
@@ -121,8 +121,8 @@ def _parse(argv: list[str], default: Config) -> Config:
     with tables:
         try:
             return tyro.cli(type(default), prog=program(), description=text, default=default, args=argv, config=flags)
-        except BrokenPipeError:  # the reader, `head` say, has seen enough of the help
-            log.let_go()
+        except OSError:  # the reader, `head` say, has seen enough of the help; or nothing takes it
+            streams.let_go()
             raise SystemExit(0) from None
 
 

@@ -7,6 +7,7 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +20,11 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
+from esac_mpi import surroundings
 from esac_mpi.envs import (
     NO_KWARGS,
     OWN,
+    LeftPython,
     TaskError,
     UnstablePhysics,
     action_bounds,
@@ -52,6 +55,7 @@ class GymnasiumEnv:
     def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         self.id = id
         self._kwargs = kwargs
+        self._process = os.getpid()
         with taken(id, kwargs, lambda: _maker(id)):
             self._env = _build(id, kwargs)
             self._rebuild = _keeps_world(self._env)
@@ -82,10 +86,9 @@ class GymnasiumEnv:
         self._warnings[:] = 0  # where a task's own reset leaves them
         try:
             observation, _ = self._env.reset(seed=seed)
-        except Exception as error:
-            if not _is_unstable(error):
-                raise
-            raise UnstablePhysics(f"{self.id}: {error}") from error
+        except (Exception, SystemExit) as error:
+            self._raise_known(error)
+            raise
         if (data := self._data()) is not None:
             self._warnings = warning_counts(data)
         try:
@@ -102,10 +105,9 @@ class GymnasiumEnv:
                 observation, reward, terminated = self._own_step(action)
             else:
                 observation, reward, terminated, truncated = self._library_step(action)
-        except Exception as error:
-            if not _is_unstable(error):
-                raise
-            raise UnstablePhysics(f"{self.id}: {error}") from error
+        except (Exception, SystemExit) as error:
+            self._raise_known(error)
+            raise
         self._steps += 1
         return finite(self, "observation", observation), reward, terminated, truncated or self._steps >= self.horizon
 
@@ -125,6 +127,14 @@ class GymnasiumEnv:
         while isinstance(layers[-1], gymnasium.Wrapper):
             layers.append(layers[-1].env)
         return layers
+
+    def _raise_known(self, error: BaseException) -> None:
+        """Raise what an error of the library's environment means, where that is known."""
+        if isinstance(error, SystemExit):
+            surroundings.end_child(self._process)
+            raise LeftPython.by(error, self.id, "played") from error
+        if _is_unstable(error):
+            raise UnstablePhysics(f"{self.id}: {error}") from error
 
     def _data(self) -> Any:
         """Return the simulator's state that the environment holds: its `data`, or what it calls so; None where it has none."""
@@ -226,7 +236,7 @@ def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
     return space.shape
 
 
-def _is_unstable(error: Exception) -> bool:
+def _is_unstable(error: BaseException) -> bool:
     """Return whether an error is MuJoCo's about its physics, or dm_control's, which is not imported for that."""
     return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
 
