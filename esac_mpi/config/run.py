@@ -104,10 +104,13 @@ class Checkpoint(Table):
     """Generations between checkpoints [generations]; 0 = by time only."""
     every_minutes: NonNegativeFloat = 10.0
     """Longest time between checkpoints [min]; 0 = by generations only."""
+    unsaved_minutes: NonNegativeFloat = 30.0
+    """The run ends, with exit code 74, when no checkpoint could be written for so long: a full disk, a file system that is away
+    [min]; 0 = it goes on to its end."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing is saved before the end."""
-        if not any(asdict(self).values()):
+        if not (self.every_generations or self.every_minutes):
             yield f"{table}.every_generations and {table}.every_minutes are both 0: a run that is killed would lose all"
 
 
