@@ -29,6 +29,10 @@ WHERE = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in WHERE:
         raise AttributeError(f"module 'esac_mpi' has no attribute {name!r}")

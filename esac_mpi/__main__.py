@@ -3,7 +3,7 @@
 import os
 import sys
 
-from esac_mpi import threads
+from esac_mpi import streams, threads
 
 threads.limit_program()  # before numpy
 
@@ -20,6 +20,7 @@ WRONG_USAGE = 2
 
 def main(argv: list[str]) -> int:
     """Run the program on this rank; return its exit code, 2 where there is no MPI. One rank's exception ends the whole job."""
+    streams.open_missing()
     if "--version" in argv:
         if speaks(os.environ):
             tell(version())

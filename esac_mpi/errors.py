@@ -22,7 +22,7 @@ class NoCheckpoint(RunError):
 
 
 class NotSaved(RunError):
-    """The state could not be saved, or the directory's file system is away; the checkpoint before it stands."""
+    """The state could not be saved, or the directory's file system is away; what was saved before stands."""
 
     code = 74
 

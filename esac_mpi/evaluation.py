@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esac_mpi import learning, rollout
+from esac_mpi import learning, rollout, surroundings
 from esac_mpi.counters import Best
 from esac_mpi.job import Job
 from esac_mpi.noise import Purpose
@@ -69,6 +69,7 @@ def evaluated(job: Job) -> Evaluation:
     return Evaluation(columns, best, env_steps + more_steps, unstable + more_unstable, np.append(seconds, more_seconds))
 
 
+@surroundings.kept(wholly=False)
 def played(job: Job, policies: Returns, purpose: Purpose) -> tuple[Returns, int, int, np.ndarray]:
     """Play the evaluation episodes of policies, [d] each.
 

@@ -49,9 +49,9 @@ def board(count: int, own: int, steps: int, width: int, everywhere: bool) -> Boa
     return Board(count, HEAD + own + numbers, 0 if everywhere else numbers)
 
 
-def play(env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int]) -> Played:
-    """Play an episode for each seed by actions in [-1, 1], `act(observation)`."""
-    played = [explore(env, act, seed) for seed in seeds]
+def play(env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int], bounded: bool = True) -> Played:
+    """Play an episode for each seed by actions in [-1, 1], `act(observation)`; bounded: as of `envs.transition`."""
+    played = [explore(env, act, seed, bounded) for seed in seeds]
     returns = np.array([episode.episodic_return for _, episode in played])
     length = sum(episode.episodic_length for _, episode in played)
     return Played(np.vstack([rows for rows, _ in played]), float(returns.mean()), length, int(np.isnan(returns).sum()))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from esac_mpi.config import exact
 from esac_mpi.policy import Layout
 
 LARGEST_WEIGHT = 1e6  # that a mutation leaves
@@ -74,7 +75,7 @@ def gaussian(theta: np.ndarray, layout: Layout, spread: Spread, random: np.rando
 
 def _change(weights: np.ndarray, spread: Spread, random: np.random.Generator) -> None:
     """Change weights [n], one after the other, in place."""
-    count = random.integers(max(1, math.ceil(spread.fraction * len(weights))))
+    count = random.integers(max(1, math.ceil(exact(spread.fraction) * len(weights))))
     places, luck, normal = random.integers(len(weights), size=count), random.random(count), random.standard_normal(count)
     strength = np.where(luck < spread.super_probability, spread.super_strength, spread.strength)
     kept = luck >= spread.super_probability

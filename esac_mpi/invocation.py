@@ -8,6 +8,8 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from esac_mpi import __version__
@@ -55,6 +57,13 @@ def called(name: str, package: Path = Path(__file__).parent) -> str:
     return shlex.join(words)
 
 
+def program() -> str:
+    """Return the words that call the program from the current directory, in the way that it was called."""
+    if Path(sys.argv[0]).name == SCRIPT:
+        return called("run")
+    return shlex.join([reached(Path(sys.executable).with_name("python")), "-m", "esac_mpi"])
+
+
 def as_called(text: str) -> str:
     """Return a text that names commands as `esac-mpi NAME`, with each as it is called from here."""
     return re.sub(rf"\b{SCRIPT} ([a-z_]+)", lambda found: called(found[1]), text)
@@ -71,3 +80,14 @@ def from_here(path: Path) -> Path:
     """Return a path below the current directory relative to it, another as it is."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+@contextmanager
+def without_arguments() -> Iterator[None]:
+    """Let a task see no command line: this one is not its own."""
+    words = sys.argv
+    sys.argv = words[:1]
+    try:
+        yield
+    finally:
+        sys.argv = words

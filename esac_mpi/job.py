@@ -1,11 +1,15 @@
 """A run at work: what it is made of on one rank, how far it is, and how it is saved."""
 
+import errno
 import json
 import math
+import os
+import shlex
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +19,8 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best, Counters
+from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
+from esac_mpi.invocation import called
 from esac_mpi.policy import Policy
 
 if TYPE_CHECKING:
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1  # exit codes
 RECENT = 20  # generations by which the next ones are judged
-RETRY = 60.0  # time after which a checkpoint that could not be written is tried again [s]
+RETRY = 60.0  # longest time until a checkpoint that could not be written is tried again [s]
 
 
 class Ended(Exception):
@@ -77,6 +83,8 @@ class Job:
     listener: Callable[[dict[str, Any]], object] | None = None  # hears of every generation, on rank 0
     has_listener: bool = False  # whether rank 0 has one
     saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
+    checkpointed: int = 0  # generation of the newest checkpoint of the loop
+    unsaved: float = math.inf  # since when no checkpoint could be written; inf where the last one was [s]
 
     @property
     def algorithm(self) -> Any:
@@ -87,6 +95,12 @@ class Job:
     def evaluated(self) -> bool:
         """Whether this generation is one of those that are evaluated."""
         return self.state.generation % self.config.evaluation.every == 0
+
+    @property
+    def saved_generation(self) -> int:
+        """The generation of the newest checkpoint; a new run begins with one of generation 0. Rank 0 only."""
+        restored = self.run.restored if self.run else None
+        return max(self.checkpointed, restored.generation if restored else 0)
 
 
 def at_end(job: Job) -> bool:
@@ -122,14 +136,58 @@ def save_policy(job: Job, best: Best) -> None:
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
-    due, now = job.config.checkpoint, job.world.clock()
+    due, since = job.config.checkpoint, job.world.clock() - tried[1]
     by_generation = due.every_generations and job.state.generation - tried[0] >= due.every_generations
-    by_time = due.every_minutes and now - tried[1] >= 60 * due.every_minutes
-    if not (by_generation or by_time):
+    by_time = due.every_minutes and since >= 60 * due.every_minutes
+    again = math.isfinite(job.unsaved) and since >= min(RETRY, 60 * due.unsaved_minutes or RETRY)
+    if not (by_generation or by_time or again):
         return tried
-    done = save(job, "running")
-    soon = 0.0 if done else max(0.0, 60 * due.every_minutes - RETRY)
-    return job.state.generation, job.world.clock() - soon
+    if save(job, "running"):
+        job.unsaved = math.inf
+    else:
+        give_up_unsaved(job)
+    return job.state.generation, job.world.clock()
+
+
+def give_up_unsaved(job: Job) -> None:
+    """Say what is saved, after a checkpoint that could not be; end the run after checkpoint.unsaved_minutes. Rank 0 only."""
+    now, minutes = job.world.clock(), job.config.checkpoint.unsaved_minutes
+    first = not math.isfinite(job.unsaved)
+    job.unsaved = min(job.unsaved, now)
+    limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
+    if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
+        log.warn(f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}")
+        job.world.stop.wished = True
+    elif first:
+        ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
+        log.warn(f"generation {job.state.generation} is not saved; {standing(job)}{ends}")
+
+
+def standing(job: Job) -> str:
+    """Return a sentence that says which generation is saved, and in which file. Rank 0 only."""
+    assert job.run is not None
+    place = job.run.path
+    file = next((place / name for name in (CHECKPOINT, PREVIOUS) if is_there(place / name)), None)
+    return f"saved is generation {job.saved_generation}, in {file}" if file else f"nothing is saved in {place}"
+
+
+def say_files(path: Path, policy: bool) -> None:
+    """Say where a run's results are, those that are there. policy: whether policy.h5 has the best one."""
+    files = {"results": path / METRICS, "best policy": path / "policy.h5"}
+    found = [f"{what} {file}" for what, file in files.items() if is_there(file) and (policy or what == "results")]
+    if found:
+        log.say(f"  {', '.join(found)}")
+    if is_there(path / METRICS):
+        log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")
+
+
+def is_there(file: Path) -> bool:
+    """Return whether a file is there; one that a file system which is away has counts."""
+    try:
+        os.lstat(file)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+    return True
 
 
 def save(job: Job, status: str, best: Best | None = None, final: Best | None = None) -> bool:
@@ -142,6 +200,7 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
     parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
     if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
+    job.checkpointed = job.state.generation
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
     return saved(lambda: run.status(status, job.state.generation, **results(job, best, final)))
 
@@ -164,7 +223,7 @@ def fail(job: Job) -> None:
         job.display.close()
     with suppress(Exception):
         assert job.run is not None
-        job.run.status("failed", job.state.generation)
+        job.run.status("failed", job.saved_generation)
 
 
 def results(job: Job, best: Best | None = None, final: Best | None = None) -> dict[str, Any]:

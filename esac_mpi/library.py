@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 WHO = "settings"  # in messages
 SENTENCES = {
-    job.UNSAVED: "its last state could not be saved; the checkpoint before it stands",
+    job.UNSAVED: "its last state could not be saved; what was saved before stands",
     job.FAILED: "it counts as failed, as no evaluation had all its returns finite or too many starts were in vain: log.txt tells",
 }
 

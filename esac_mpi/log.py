@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TextIO, cast
 
+from esac_mpi import streams
+
 logger = logging.getLogger("esac_mpi")
 progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 
@@ -113,15 +115,7 @@ def _letting_go() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError):
-        let_go()
-
-
-def let_go() -> None:
-    """Send stdout, which nobody reads any more, nowhere."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        streams.let_go()
 
 
 def on_terminal(proc: Path = Path("/proc")) -> bool:

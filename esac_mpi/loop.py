@@ -1,7 +1,6 @@
 """The outer loop: generation after generation, evaluate, record, checkpoint, stop in time."""
 
 import math
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -9,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import evaluation, log, population
+from esac_mpi import evaluation, log, population, surroundings
 from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best
 from esac_mpi.envs import Env
 from esac_mpi.forecast import pace
-from esac_mpi.invocation import called
 from esac_mpi.job import (
     FAILED,
     FINISHED,
@@ -31,6 +29,8 @@ from esac_mpi.job import (
     save,
     save_policy,
     saved,
+    say_files,
+    standing,
 )
 from esac_mpi.rollout import NoFiniteReturn
 from esac_mpi.set_up import set_up
@@ -108,7 +108,8 @@ def go_on(job: Job) -> None:
         began = world.clock()
         try:
             if not job.unevaluated:
-                job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+                with surroundings.kept(wholly=False):
+                    job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
             row, timing = job.unevaluated
             made = world.clock()
             columns, episodes = evaluation.on_schedule(job)
@@ -282,7 +283,7 @@ def finish(job: Job, fresh: bool = False) -> int:
             fail(job)
         if job.display:
             job.display.close()
-        say_end(job, code, best, final, ", without --fresh," if fresh else "")
+        say_end(job, code, best if written else Best(), final, ", without --fresh," if fresh else "")
         job.run.close()
     return job.world.from_root(code)
 
@@ -319,7 +320,5 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None
     elif code == FAILED:
         log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
     else:
-        log.warn(f"generation {generation} is not wholly saved; the checkpoint before it stands")
-    policy = f", best policy {path / 'policy.h5'}" if best.policy else ""
-    log.say(f"  results {path / 'metrics.h5'}{policy}")
-    log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")
+        log.warn(f"generation {generation} is not wholly saved: {standing(job)}")
+    say_files(path, bool(best.policy))

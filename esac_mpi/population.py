@@ -23,6 +23,7 @@ from esac_mpi.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise,
 from esac_mpi.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
+TINY = 1e-9  # by which a product of floats may lie above the whole number that it is
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ def summed(sums: np.ndarray, observation: int) -> np.ndarray:
 
 def length_cap(table: Evolution, mean: float) -> int:
     """Return where episodes are truncated, given their running mean length; 0 = nowhere [steps]."""
-    return math.ceil(table.length_cap * mean)
+    return math.ceil(table.length_cap * mean - TINY)
 
 
 def mean_length(table: Evolution, mean: float, population: Population) -> float:

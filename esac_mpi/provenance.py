@@ -13,7 +13,7 @@ from typing import Any
 
 from esac_mpi import __version__, affinity, kernels, log
 from esac_mpi.contracts import World
-from esac_mpi.envs import Env, identity, probe
+from esac_mpi.envs import Env, identity, probe, registered
 from esac_mpi.envs.probe import PROBE_STEPS
 
 
@@ -33,6 +33,8 @@ def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int
         log.warn(complaint)
     if world.rank == 0 and found.not_finite:
         log.warn(found.not_finite)
+    if world.rank == 0 and (alone := registered.told(env)):
+        log.warn(alone)
     steps = PROBE_STEPS * world.size
     if world.rank == 0 and found.apart:
         sentence, more = probe.complaint(env, found.apart)

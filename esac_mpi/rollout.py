@@ -116,16 +116,18 @@ def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Cal
     return disturb
 
 
-def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> tuple[np.ndarray, Episode]:
+def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True) -> tuple[np.ndarray, Episode]:
     """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
 
     Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends the episode and is not among
-    them.
+    them. bounded: as of `envs.transition`.
     """
-    return turns.run(exploring(env, act, seed))
+    return turns.run(exploring(env, act, seed, bounded))
 
 
-def exploring(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> Generator[int, None, tuple[np.ndarray, Episode]]:
+def exploring(
+    env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
+) -> Generator[int, None, tuple[np.ndarray, Episode]]:
     """Play one episode as `explore` does; yield every SLICE steps, so that other work gets its turn, how many they are so far."""
     rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
@@ -136,7 +138,7 @@ def exploring(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int) -> G
     while not ended:
         action = act(observation)
         length += 1
-        answer = transition(env, action)
+        answer = transition(env, action, bounded)
         if answer is None:
             return np.vstack(rows), Episode(np.nan, length)
         next_observation, reward, terminated, truncated = answer

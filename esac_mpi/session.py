@@ -24,7 +24,7 @@ import numpy as np
 
 from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, record, rollout, set_up, threads
 from esac_mpi.config import Config, ConfigError
-from esac_mpi.invocation import look_here, nowhere
+from esac_mpi.invocation import look_here, nowhere, without_arguments
 from esac_mpi.stop import EndsRun
 
 ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
@@ -52,6 +52,7 @@ class Outcome(NamedTuple):
     wished: bool = False  # whether this rank wishes to stop, of a guest
 
 
+@without_arguments()
 def program(asked: Asked) -> int:
     """Carry a training out in a process that ends with it; return its exit code."""
     world = None

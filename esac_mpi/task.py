@@ -1,6 +1,6 @@
 """The task of a configuration, for an algorithm that can act in it."""
 
-from esac_mpi import envs, log
+from esac_mpi import envs, log, surroundings
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, unread_in
 from esac_mpi.envs import identity
@@ -29,6 +29,7 @@ def let_go(*made: envs.Env | None) -> None:
     """Close tasks, which may hold a simulator of one's own; what goes wrong there comes too late to end a run."""
     for env in made:
         try:
-            getattr(env, "close", lambda: None)()
-        except Exception as error:
+            with surroundings.kept():
+                getattr(env, "close", lambda: None)()
+        except (Exception, SystemExit) as error:
             log.warn(f"the task cannot be closed: {type(error).__name__}: {error}")

@@ -11,7 +11,7 @@ class Columns(NamedTuple):
     """Where the parts of a transition stand in its row, by name."""
 
     observation: slice
-    action: slice  # in [-1, 1]
+    action: slice  # as the task took it, in [-1, 1] but for noise that was not clipped (erl.exploration_clip)
     reward: int
     terminated: int  # 1 where the task ended; 0 at a time limit
     next_observation: slice

@@ -16,7 +16,7 @@ from esac_mpi.algorithms.aes_work import TIMES, Result
 from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.check import directory
-from esac_mpi.config import AESRL
+from esac_mpi.config import AESRL, ConfigError, load
 from esac_mpi.counters import Counters
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run
@@ -24,9 +24,11 @@ from esac_mpi.record import Run
 SMALL = [
     *("--algorithm", "aes_rl", "--policy.hidden", 8, 8, *ROUTINE[3:], "--aes_rl.workers", 3, "--aes_rl.start_steps", 200),
     *("--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 60, "--aes_rl.mean_episodes", 2, "--aes_rl.actor_updates_window", 3),
-    *("--aes_rl.arrivals_per_generation", 6, "--aes_rl.relative_baseline", 100, "--checkpoint.every_generations", 2),
+    *("--aes_rl.arrivals_per_generation", 6, "--checkpoint.every_generations", 2),
     *("--aes_rl.update_cost", 0.5),
 ]
+OTHER = [*SMALL]  # of another mean rule
+SMALL += ["--aes_rl.relative_baseline", 100]
 TASK = ["--task.id", "own_envs:Delayed-v0"]
 
 
@@ -96,7 +98,7 @@ def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
     state = SimpleNamespace(
         mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
         task_told=np.array([2, 7, 7, 0]), task_updates=np.zeros(4, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=9,
-        mean_told=0,
+        mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
     driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
     for worker, fitness, means in ((1, 110.0, [100.0, 120.0]), (0, 60.0, [10.0, 10.0]), (2, 130.0, [130.0, 130.0])):
@@ -112,7 +114,7 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
     state = SimpleNamespace(
         mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
         task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
-        mean_told=0,
+        mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
     driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
     for means in ([np.nan, np.nan], [400.0, np.nan], [np.nan, np.nan]):
@@ -183,6 +185,57 @@ def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
     assert re.search(r"rank 0 on \S+ hangs: waiting for other ranks for \S+ minutes \(stop.silent_minutes\)", done.stderr)
 
 
+@pytest.fixture(scope="module")
+def reusing(tmp_path_factory, alone):
+    """Return a run of the (1+1)-ES, most of whose arrivals leave the mean where it is, and the line that makes it."""
+    path = tmp_path_factory.mktemp("reusing") / "run"
+    line = [*OTHER, *TASK, "--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", "success", "--budget.generations", 6]
+    alone(*line, "--run-dir", path)
+    return path, line
+
+
+def test_while_the_mean_stays_its_return_is_known_and_nobody_plays_it(reusing):
+    path, _ = reusing
+    columns = Run.open(path).columns
+    worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
+    of_mean = steps[np.isin(worker, range(3))] - columns["metrics/length"].ravel()
+    returns, p = (columns[f"metrics/{name}"].ravel() for name in ("mean_return", "p"))
+    given = np.arange(p.size) - columns["metrics/lag"].ravel().astype(int)  # arrivals before each was given out
+    moves = np.flatnonzero(p)
+    assert 0 < moves.size < p.size / 2
+    for i, before in enumerate(given.tolist()):
+        last = max((m + 1 for m in moves if m < before), default=0)  # arrivals before the mean that it was given out with
+        known = any(given[j] >= last and of_mean[j] for j in range(last, before))
+        assert bool(of_mean[i]) == (not known), i
+    for i in range(1, p.size):
+        if not of_mean[i]:
+            assert returns[i] == returns[i - 1]
+    assert summary(path)["env_steps"]["population"] == np.nansum(steps) < 3 * summary(path)["nominal_steps"]
+
+
+def test_where_it_is_not_reused_every_individual_comes_with_the_means_return(reusing, tmp_path, alone):
+    alone(*reusing[1], "--aes_rl.mean_reused", "false", "--run-dir", tmp_path / "run")
+    columns = Run.open(tmp_path / "run").columns
+    worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
+    assert (steps[np.isin(worker, range(3))] > columns["metrics/length"].ravel()).all()
+
+
+def test_what_is_known_of_the_mean_survives_ranks_and_kills(reusing, tmp_path, alone, together):
+    path, line = reusing
+    together(3, *line[:-1], 2, "--run-dir", tmp_path / "run")
+    killed_at([("esac_mpi.algorithms.aes_driver:Driver._give", 7)], *line, "--run-dir", tmp_path / "run")
+    alone(*line, "--run-dir", tmp_path / "run")
+    assert_same_run(path, tmp_path / "run")
+
+
+def test_by_ranks_alone_nobody_has_to_play_the_mean(tmp_path, alone):
+    line = [*OTHER, *TASK, "--aes_rl.mean_episodes", 0, "--budget.generations", 6]
+    alone(*line, "--aes_rl.mean_rule", "rank_oldest", "--run-dir", tmp_path / "run")
+    said, columns = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
+    assert said["env_steps"]["population"] == said["nominal_steps"] == columns["metrics/length"].sum()
+    assert columns["metrics/p"].any()
+
+
 def test_bad_rules_are_refused(capsys):
     done = run(0, *SMALL, "--aes_rl.variance_rule", "success", code=2)
     assert "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative" in done.stderr
@@ -192,6 +245,9 @@ def test_bad_rules_are_refused(capsys):
     success = ["--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", "success"]
     done = run(0, *SMALL, *success, "--aes_rl.success_factor", 0, code=2)
     assert "aes_rl.success_factor = 0.0: must be positive" in done.stderr
+    for rule in (["--aes_rl.mean_rule", "linear"], success):
+        with pytest.raises(ConfigError, match=f"mean_episodes = 0: mean_rule = {rule[1]} compares with the mean's return; 1 or"):
+            load([*map(str, [*OTHER, *rule, "--aes_rl.mean_episodes", 0])])
 
 
 def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path):

@@ -1,8 +1,12 @@
 """Imports point one way, and scarce libraries have one importer."""
 
 import ast
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+import esac_mpi
 from esac_mpi.config import ALGORITHMS
 
 PACKAGE = Path(__file__).parent.parent / "esac_mpi"
@@ -28,12 +32,12 @@ LAYERS = [
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__version__", "directory", "ram", "turns", "agenda", "errors", "threads", "began", "invocation", "shipped"}
-LAYERS[-1] |= {"clock", "processes"}
+LAYERS[-1] |= {"clock", "processes", "streams", "surroundings"}
 BESIDE = {"commands", "search", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
 ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
-    "names.py",
+    "names.py", "colours.py",
     "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
     "table.py",  # --published esac: a paper
     "bench.py",  # pderl: a measurement of it
@@ -73,6 +77,13 @@ def layer(name: str) -> int:
     return next(i for i, names in enumerate(LAYERS) if name in names)
 
 
+def test_the_package_shows_what_it_offers_and_loads_none_of_it():
+    code = "import sys, esac_mpi; print(*dir(esac_mpi)); print(*sys.modules)"
+    shown, loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert set(esac_mpi.__all__) <= set(shown.split())
+    assert not {"numpy", "mpi4py", "torch"} & set(loaded.split())
+
+
 def test_files_are_short():
     root = PACKAGE.parent
     for folder, most in {"esac_mpi": LINES, "tests": LINES, "tools": TOOL}.items():
@@ -92,8 +103,41 @@ def test_imports_point_one_way():
             assert layer(part(path)) < layer(other) or layer(other) == len(LAYERS) - 1, f"{path.name} imports {name}"
 
 
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path, files: Mapping[str, Path]) -> set[str]:
+    """The package's own files that a file imports, but for those that a folder's __init__ loads when it is asked for them."""
+    tree = ast.parse(path.read_text())
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            asked = path.name == "__init__.py" and node not in tree.body
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            those = {name if name in files else str(node.module) for name in names}
+            found |= {name for name in those if not (asked and name.startswith(module(path)))}
+    return found & set(files) - {module(path), "esac_mpi"}  # whose __version__ is asked for from below
+
+
+def circle(arrows: Mapping[str, set[str]]) -> set[str]:
+    """The files that only point at each other, once all are put aside that point at none of the others."""
+    left = {name: set(those) for name, those in arrows.items()}
+    while ends := {name for name, those in left.items() if not those & set(left)}:
+        left = {name: those for name, those in left.items() if name not in ends}
+    while left and (unasked := set(left) - set().union(*left.values())):
+        left = {name: those for name, those in left.items() if name not in unasked}
+    return set(left)
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
+    files = {module(path): path for path in PACKAGE.rglob("*.py")}
+    assert circle({name: imported(path, files) for name, path in files.items()}) == set()
+
+
 def test_a_family_of_tables_knows_neither_the_other_families_nor_the_whole():
-    below = {"esac_mpi.config.bounds", "esac_mpi.config.table"}
+    below = {f"esac_mpi.config.{name}" for name in ("bounds", "exact", "table")}
     for family in ("run", "evolution", "off_policy", "ppo"):
         tree = ast.parse((PACKAGE / f"config/{family}.py").read_text())
         known = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}  # not what only a type checker sees

@@ -8,7 +8,7 @@ from conftest import run as program
 from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
 
-from esac_mpi.check import directory
+from esac_mpi.check import cost, directory
 from esac_mpi.envs import identity
 
 TINY = [
@@ -129,3 +129,14 @@ def test_check_and_fresh_are_given_together(tmp_path):
     assert "holds a run of other settings" in program(0, *arguments, code=2).stdout
     assert f"a new run; the old one is moved to {tmp_path}.old-1" in program(2, *arguments, "--fresh").stdout
     assert sorted(file.name for file in tmp_path.iterdir()) == ["config.toml", "run.lock"]
+
+
+def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):
+    monkeypatch.setattr(cost, "PLAYING", 0.01)
+    for before, told in ((nothing, "for the whole budget"), (complete, "for what is left of the budget")):
+        before(place, monkeypatch)
+        capfd.readouterr()
+        assert checked(*TINY, *FURTHER, "--run-dir", place) == 0
+        assert told in capfd.readouterr().out
+    assert checked(*TINY, "--run-dir", place) == 0
+    assert "a generation, " not in capfd.readouterr().out  # it is finished

@@ -1,6 +1,7 @@
 """`esac-mpi COMMAND`: what it carries out, what it says where there is no such command, and how shells complete it."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -53,6 +54,15 @@ def test_a_command_gets_its_arguments_and_gives_its_exit_code(tmp_path, capsys):
     assert main(["summary", str(tmp_path / "a")]) == 0
     assert "HalfCheetah-v5" in capsys.readouterr().out
     assert main(["summary", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("words", [["esac_mpi"], ["esac_mpi.commands", "run"]])
+def test_the_command_that_a_refusal_names_for_help_is_there(words):
+    line, surroundings = [sys.executable, "-m", *words, "--seed", "x"], environment() | {"COLUMNS": "300"}
+    told = subprocess.run(line, env=surroundings, capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    said = re.search(r"full helptext, (?:see|run) (.* --help)", told.stdout + told.stderr)[1]
+    assert subprocess.run(shlex.split(said), env=surroundings, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(
@@ -170,7 +180,9 @@ def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
     line = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", built]
     subprocess.run(line, cwd=ROOT, check=True, capture_output=True, timeout=200)
     for folder in ("esac_mpi", "configs", "jobs"):
-        files = {p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".sh", ".sbatch")}
+        files = {
+            p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".sh", ".sbatch", ".typed")
+        }
         there = {p.relative_to(built / ("" if folder == "esac_mpi" else "esac_mpi")) for p in built.rglob("*") if p.is_file()}
         assert files <= there, files - there
     code = f"""

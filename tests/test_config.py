@@ -170,9 +170,10 @@ def test_esac_is_by_default_what_came_out_best_and_the_other_readings_wait_and_p
     assert mended.keys() <= {"esac.reading", *(f"esac.{name}" for name in names)}
 
 
-def test_erl_alone_explores_beyond_the_bounds_as_its_public_code_does():
-    clips = {name: load(["--algorithm", name, "--erl.reading", "repo"])[0].erl.exploration_clip for name in FORMS}
-    assert clips == {"erl": False, "perl": True, "derl": True, "pderl": True}
+def test_erl_alone_explores_beyond_the_bounds_and_spares_no_elite_as_its_public_code_does():
+    repo = {name: load(["--algorithm", name, "--erl.reading", "repo"])[0].erl for name in FORMS}
+    found = {name: (erl.exploration_clip, erl.injection) for name, erl in repo.items()}
+    assert found == {"erl": (False, "worst"), **dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next"))}
 
 
 def test_every_field_says_what_it_is():

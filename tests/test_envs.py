@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROOT, environment
+from gymnasium.spaces import Box
 from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, actions, play
 
 from esac_mpi.envs import UnstablePhysics, is_discrete, make, transition
@@ -58,6 +59,24 @@ def test_a_suite_task_gets_actions_within_its_own_bounds(monkeypatch):
         env.step(action)
     for action in taken:
         env._env.action_spec().validate(action)
+
+
+@pytest.mark.parametrize("id", ["dm_control/quadruped-walk-v0", "own_task:Bounded-float64-v0"])
+def test_a_task_takes_an_action_beyond_its_bounds_where_noise_is_not_clipped(id, monkeypatch):
+    """Also one whose own bounds are narrower than float32 has them."""
+    env, taken = make(id), []
+    step = env._env.step
+    monkeypatch.setattr(env._env, "step", lambda action: taken.append(np.ravel(action)) or step(action))
+    monkeypatch.setattr(
+        env._env.unwrapped if "own" in id else env, "action_space", Box(-99, 99, (20, 30), np.float64), raising=False
+    )
+    env.reset(0)
+    action = np.linspace(-3, 3, env.action_size, dtype=np.float32)
+    for bounded in (True, False):
+        transition(env, action, bounded)
+    centre, half = (env.high + env.low) / 2, (env.high - env.low) / 2
+    np.testing.assert_allclose(taken[0], centre + half * np.clip(action, -1, 1), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(taken[1], centre + half * action, rtol=0, atol=1e-6)
 
 
 def by_hand(id: str, seed: int, steps: int = 80) -> list[tuple]:

@@ -2,9 +2,12 @@
 
 import sys
 
+import gymnasium
 import numpy as np
+import own_envs
 import pytest
 from gymnasium.spaces import Box, Dict, Tuple
+from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics, TransformAction
 
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
@@ -126,7 +129,7 @@ def not_a_number(env, action):
     [
         ("reset", reset_without_a_seed, r"cannot be made: TypeError: .*unexpected keyword argument 'seed' \(\S+, line \d+\)$"),
         ("step", old_step, r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, truncated and info$"),
-        ("step", without_reward, r"cannot be played: TypeError: float\(\) argument must be .*'NoneType' \(\S+, line \d+\)$"),
+        ("step", without_reward, "its reward is None; one number is needed$"),
         ("step", not_a_number, "the reward of every one of its first steps is nan"),
     ],
 )
@@ -142,3 +145,50 @@ def test_observations_of_another_size_than_their_space_are_refused(monkeypatch):
     monkeypatch.setattr(sys.modules["own_task"].Buffer, "observation_space", Box(-9, 9, (4,), np.float32))
     with pytest.raises(TaskError, match="own_task:Buffer-v0 observes 3 numbers, and its observation_space has 4"):
         probe.played(make("own_task:Buffer-v0"))
+
+
+class Odd(own_envs.Walk):
+    """Answers a step with something that is not of its kind."""
+
+    def __init__(self, **odd):
+        super().__init__()
+        self.odd = odd
+
+    def step(self, action):
+        kinds = ("observation", "reward", "terminated", "truncated")
+        answer = dict(zip(kinds, super().step(action), strict=False)) | self.odd
+        return *answer.values(), {}
+
+
+gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"reward": np.ones(1, np.float32)}, "reward is an array of shape (1,); one number is needed, as reward.item()"),
+        ({"reward": np.ones(2)}, "reward is an array of shape (2,); one number is needed"),
+        ({"reward": None}, "reward is None; one number is needed"),
+        ({"terminated": np.ones(2)}, "terminated is an array of shape (2,); True or False is needed"),
+        ({"observation": [1, [2, 3]]}, "observation is [1, [2, 3]]; an array of numbers is needed"),
+    ],
+)
+def test_an_answer_of_another_kind_is_named(odd, said):
+    with pytest.raises(TaskError) as error:
+        probe.played(make("Odd-v0", kwargs=odd))
+    assert str(error.value) == f"Odd-v0: its {said}"
+
+
+@pytest.mark.parametrize(
+    ("wraps", "said"),
+    [
+        (ClipAction, "wrapper ClipAction takes the bounds away"),
+        (lambda env: RecordEpisodeStatistics(ClipAction(env)), "wrapper ClipAction .* RescaleAction in its place"),
+        (lambda env: TransformAction(env, abs, Box(-np.inf, np.inf, (1,))), "wrapper TransformAction takes the bounds away"),
+    ],
+)
+def test_the_wrapper_that_takes_bounds_away_is_named(wraps, said):
+    gymnasium.register("Wide-v0", entry_point=lambda: wraps(gymnasium.make("Pendulum-v1")), max_episode_steps=30)
+    with pytest.raises(TaskError, match=said):
+        make("Wide-v0")
+    gymnasium.registry.pop("Wide-v0")

@@ -15,6 +15,7 @@ from esac_mpi.comm import Abandoned
 from esac_mpi.learners import erl as learner
 from esac_mpi.record import read
 from esac_mpi.rollout import NoFiniteReturn
+from esac_mpi.selection import Kind
 from esac_mpi.stop import GivenUp
 
 PARTS = {  # where a generation is given up: a function, and which call of it
@@ -90,6 +91,28 @@ def test_every_step_is_counted_and_transitions_have_the_replays_numbers(breaking
     np.testing.assert_array_equal(small.state.memories[held], rows)
 
 
+class Taking(Ending):
+    """Ending with bounds of 0 and 2, which keeps the actions that it takes."""
+
+    low, high = np.zeros(3, np.float32), np.full(3, 2, np.float32)
+
+    def step(self, action):
+        self.taken = [*getattr(self, "taken", []), action.copy()]
+        return super().step(action)
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_the_critic_learns_from_the_actions_that_the_task_took(clip, world):
+    small = made(world, "perl", "--erl.exploration_clip", clip, "--erl.ou_scale", 20, env=(env := Taking()))
+    for _ in range(3):
+        small.generation()
+    taken, kept = np.array(env.taken), small.learner.replay.rows(0, len(env.taken))["action"]
+    np.testing.assert_allclose(1 + kept, taken, rtol=0, atol=1e-6)
+    assert (np.abs(kept).max() > 2) == (not clip)
+    held = small.state.ages[small.state.ages >= 0]
+    np.testing.assert_array_equal(small.state.memories[small.state.ages >= 0][:, 3:], kept[held])
+
+
 def test_a_population_of_which_no_return_is_finite_ends_the_run_and_changes_nothing(world):
     env = Ending()
     small = made(world, "derl", env=env)
@@ -141,6 +164,31 @@ def test_the_learners_actor_is_found_again_in_its_slot_with_its_memory(world):
         np.testing.assert_array_equal(small.state.ages[slot], small.state.ages[-1])
         others = np.delete(small.state.population, slot, axis=0)
         assert not (others == small.learner.theta).all(axis=1).any()
+
+
+@pytest.mark.parametrize("name", ["erl", "pderl"])
+def test_in_the_public_codes_ways_it_takes_the_worst_slot_whoever_is_there_now(name, world):
+    """In PDERL's the next one where that has the best elite's copy, of which there is one with these settings."""
+    small, met = made(world, name, "--erl.reading", "repo", "--erl.sync_interval", 1), set()
+    for _ in range(24):
+        row = small.generation()
+        worst, kind = int(row["fitness"].argmin()), row["slot_kind"]
+        spared = name == "pderl" and kind[worst] == Kind.COPY
+        assert row["injected"] == (worst + spared) % 6
+        np.testing.assert_array_equal(small.state.population[row["injected"]], small.learner.theta)
+        met.add(int(kind[worst]))
+    assert met >= {Kind.COPY, Kind.CHILD}
+
+
+def test_children_of_parents_who_remember_less_than_a_batch_imitate_what_there_is(world):
+    """Two epochs of a step in all that both parents have, each of which has its one episode of some steps."""
+    small = made(world, "derl", "--erl.distillation_batch", 40, "--erl.mutation_probability", 0, env=Ending())
+    row = small.generation()
+    children = row["slot_kind"] == Kind.CHILD
+    assert children.any()
+    assert small.state.counters.member_updates == 2 * children.sum()
+    parents = row["first_parent"], row["second_parent"]
+    assert all(row["length"][a] + row["length"][b] < 40 for a, b in zip(*(p[children] for p in parents), strict=True))
 
 
 POINTS = [  # of one process each, in the generations after the checkpoint that it goes on from, one every second generation

@@ -108,13 +108,11 @@ def test_what_is_played_again_are_the_members_transitions_and_their_returns(worl
 
 
 class Paid(Teacher):
-    """A teacher whose own episodes have a return."""
+    """A teacher whose own episodes have a return, by the generation that their phase begins in."""
 
-    paid = np.nan
-
-    def begin(self, *arguments):
-        phase = yield from super().begin(*arguments)
-        return replace(phase, episodic_return=self.paid)
+    def begin(self, env, k, *arguments):
+        phase = yield from super().begin(env, k, *arguments)
+        return replace(phase, episodic_return=self.paid.get(k, np.nan))
 
 
 @pytest.mark.parametrize("timing", TIMINGS)
@@ -122,27 +120,26 @@ def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was
     def generations(paid):
         params, start, env, _ = prepared(world, **TIMINGS[timing], replayed="better", replayed_members=3)
         learner = Paid(np.full(LAYOUT.d, 0.01, np.float32))
-        learner.replay = Replay(5000, 3, 3, 1000)
-        found = {}
-        for k in range(1, 9):
-            learner.paid, before, phases = paid, start.learner_return, start.counters.learner_phases
+        learner.replay, learner.paid, found = Replay(5000, 3, 3, 1000), paid, {}
+        for k in range(1, 12):
             row = advance(world, params, start, env, learner=learner)
             found[k] = np.sort(row["fitness"])[-3:]
-            if start.counters.learner_phases > phases:
-                assert start.learner_return == (paid if np.isfinite(paid) else before)
+            entered = learner.phases[: start.counters.learner_phases]
+            assert start.learner_return == next((paid[k] for k in entered[::-1] if k in paid), -np.inf)
         world.end_background()
         return learner, start, found
 
-    learner, start, found = generations(np.nan)  # no whole episode in any phase: the winners
-    assert start.learner_return == -np.inf
+    learner, start, found = generations({})  # no whole episode in any phase: the winners
     assert learner.replay.added == 10 * 3 * len(learner.phases)
-    middle = float(np.mean(found[learner.phases[2]][1:]))  # better than two of the three
-    learner, start, again = generations(middle)
+    before, after = learner.phases[:-1], learner.phases[1:]
+    assert len(after) >= 3
+    better = [1 + i % 2 for i in range(len(after))]  # of the three
+    paid = {a: float(found[b][2 - count : 4 - count].mean()) for a, b, count in zip(before, after, better, strict=True)}
+    del paid[before[2]]  # which had no whole episode: that of the phase before it counts
+    better[2] = int((found[after[2]] > paid[before[1]]).sum())
+    learner, start, again = generations(paid)
     assert [again[k].tolist() for k in again] == [found[k].tolist() for k in found]
-    late = 1 if timing == "after" else 2  # phases that knew none; beside, one is chosen before that which ends then has entered
-    counts = [3 if i < late else int((found[k] > middle).sum()) for i, k in enumerate(learner.phases)]
-    assert {1, 2} & {*counts}
-    assert learner.replay.added == 10 * sum(counts) == start.counters.env_steps_replayed
+    assert learner.replay.added == 10 * (3 + sum(better)) == start.counters.env_steps_replayed  # the first phase knows none
 
 
 class Rich(Fragile):

@@ -108,7 +108,8 @@ def test_the_check_finds_a_difference_of_outputs_that_are_all_small(tmp_path):
 
 def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
     path = save(tmp_path / "p.h5")
-    for form, module in (("torchscript", "torch"), ("onnx", "torch"), ("sb3", "stable_baselines3")):
+    missing = [("torchscript", "torch"), ("sb3", "stable_baselines3"), ("onnx", "onnxscript"), ("onnx", "onnx.reference")]
+    for form, module in missing:  # torch is missing all the while: onnx is asked for before it
         monkeypatch.setitem(sys.modules, module, None)  # which the import statement takes for missing
         assert export.main([str(path), "--format", form]) == 2
         assert capsys.readouterr().err.startswith(f"--format {form} needs {module}: pip install ")

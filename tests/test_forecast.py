@@ -1,5 +1,6 @@
 """What a run will cost: forecasts that are known by hand."""
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -223,6 +224,17 @@ def test_each_figure_of_a_range_is_told_from_the_smaller_one():
     told = cost.line(es, Pieces(np.full(4, 0.25), np.full(4, 25), 100, slot=0.5), 1, 1, 60.0).found
     assert told.startswith("2 to 5 s a generation, 50s to 1m20s for the whole budget, 0.0139 to 0.0222 core-hours; ")
     assert told.endswith("that is 2 jobs of the time left")
+
+
+def test_a_run_that_goes_on_is_forecast_for_what_is_left_of_its_budget_with_the_settings_it_has():
+    es = settings(algorithm="es", es__population_size=4, **BUDGET)
+    whole = cost.line(es, PIECES, 1, 1, 7.0)
+    left = cost.line(es, PIECES, 1, 1, 7.0, es.budget.left(es.budget.generations - 1, 0, 0))
+    assert ("for the whole budget" in whole.found, "for what is left of the budget" in left.found) == (True, True)
+    assert "jobs of the time left" not in left.found
+    sac, pieces = settings(algorithm="sac", **BUDGET), replace(PIECES, threads={4: 0.005})
+    assert "--learner.threads 4" in cost.line(sac, pieces, 1, 1, np.inf).remedy
+    assert "--" not in cost.line(sac, pieces, 1, 1, np.inf, sac.budget.left(1, 0, 0)).remedy
 
 
 def test_time_left_is_held_against_the_forecast():

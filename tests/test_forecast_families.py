@@ -59,7 +59,7 @@ def test_a_distilled_child_takes_as_many_steps_as_its_parents_remember():
     )
     pieces = with_times(imitating=0.5, mutating=0.25, crossing=9.0)
     lasted = [genetic.lasting(pderl.erl, births, pieces, held).tolist() for held in (50, 100, 300)]
-    assert lasted == [[0.25, 0, 0.25, 0], [0.25, 0, 1.75, 1.5], [0.25, 0, 3.25, 3.0]]  # 0, 1 and 2 batches of 128
+    assert lasted == [[0.25, 0, 1.75, 1.5], [0.25, 0, 1.75, 1.5], [0.25, 0, 3.25, 3.0]]  # of 100, of 128, and 2 of 128
     n_point = config.updated(pderl, {"algorithm": "perl", "erl.crossover": "n_point"})
     assert genetic.lasting(n_point.erl, births, pieces, 300).tolist() == [0.25, 0, 9.25, 9.0]
 

@@ -1,11 +1,13 @@
 """The normal numbers against Random123's vectors, their numpy twin and the normal distribution; tanh against float64."""
 
 import math
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import numpy as np
 import pytest
 
 from esac_mpi import kernels
+from esac_mpi.check import machine
 
 compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 HALF = kernels.COUNTERS // 2
@@ -209,3 +211,13 @@ def test_sums_over_observations_are_numpys_to_the_bit():
 def test_sums_of_another_shape_or_type_are_refused(sums, observation):
     with pytest.raises(ValueError, match="must be float"):
         kernels.count_in(sums, observation)
+
+
+def test_a_checkout_that_hides_the_compiled_package_is_named(tmp_path):
+    installed, checkout = tmp_path / "site-packages/esac_mpi", tmp_path / "checkout/esac_mpi"
+    for place in (installed, checkout):
+        place.mkdir(parents=True)
+    places = [str(checkout.parent), str(installed.parent)]
+    assert "where there is a C compiler" in machine.slower(places, checkout)
+    (installed / f"_kernels{EXTENSION_SUFFIXES[0]}").touch()
+    assert f"the compiled ones are in {installed}: pip install -e {checkout.parent}" in machine.slower(places, checkout)

@@ -167,7 +167,7 @@ def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
 
 def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "save", lambda *arguments: False)
-    with pytest.raises(esac_mpi.NotSaved, match="could not be saved; the checkpoint before it stands") as caught:
+    with pytest.raises(esac_mpi.NotSaved, match="could not be saved; what was saved before stands") as caught:
         tiny(tmp_path / "run")
     assert caught.value.code == job.UNSAVED
 

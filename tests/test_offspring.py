@@ -81,15 +81,18 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     assert np.abs(child - start).max() > 3e-3
 
 
-def test_with_fewer_states_than_a_batch_a_child_is_what_it_begins_as():
+def test_with_fewer_states_than_a_batch_a_child_imitates_in_these_and_without_any_is_what_it_begins_as():
     """And what it begins as stays as it was."""
     thetas = [moved(FORM[0], number) for number in (1, 2, 3)]
     kept = thetas[2].copy()
-    for n, changed in ((15, False), (16, True), (0, False)):
-        judge = Judging(0.0)
-        child = offspring.distilled(*FORM, *thetas, some_states(n), judge, 1, 16, 1e-3, np.random.default_rng(5))
-        assert (not np.array_equal(child, kept)) == changed
-        assert not np.shares_memory(child, thetas[2])
+    for n in (0, 1, 15, 16, 31):
+        made = [
+            offspring.distilled(*FORM, *thetas, some_states(n), Judging(0.0), 3, batch, 1e-3, np.random.default_rng(5))
+            for batch in (16, min(n, 16) or 1)
+        ]
+        assert np.array_equal(*made)  # as with a batch of all that there is
+        assert (not np.array_equal(made[0], kept)) == (n > 0)
+        assert not np.shares_memory(made[0], thetas[2])
         assert np.array_equal(thetas[2], kept)
 
 

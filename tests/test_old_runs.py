@@ -56,13 +56,14 @@ def test_the_critics_updates_have_no_cost_of_their_own_in_old_runs_alone(old, tm
     assert "critic_cost" not in text
     (tmp_path / "old.toml").write_text(text.replace('"esac"', '"aes_rl"', 1))
     then = load([str(tmp_path / "old.toml")])[0].aes_rl
-    assert (then.update_cost, then.critic_cost, then.order) == (0.5, 1.0, "virtual")
+    assert (then.update_cost, then.critic_cost, then.order, then.mean_reused) == (0.5, 1.0, "virtual", False)
     assert (Run.open(old / "finished").config.aes_rl, default := AESRL().critic_cost) == (then, 1.8)
     now = to_toml(Config(algorithm="aes_rl"))
     (tmp_path / "now.toml").write_text("\n".join(line for line in now.splitlines() if not line.startswith("critic_cost")))
     (tmp_path / "mine.toml").write_text('algorithm = "aes_rl"\n[aes_rl]\nupdate_cost = 3.0\ntau = 0.01\n')
     for name in ("now", "mine"):
-        assert load([str(tmp_path / f"{name}.toml")])[0].aes_rl.critic_cost == default
+        found = load([str(tmp_path / f"{name}.toml")])[0].aes_rl
+        assert (found.critic_cost, found.mean_reused) == (default, True)
 
 
 def test_tests_in_a_row_were_one_in_old_runs_which_had_no_number_of_them(old):

@@ -8,6 +8,7 @@ from figure_runs import check_pictures, make, opened, trained
 
 from esac_mpi.analysis import activities, curves, generation_times, grids, groups, plots, timeline
 from esac_mpi.analysis import sensitivity as sensitivities
+from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
@@ -224,6 +225,61 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
     assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds (nowhere all of them)"]
+
+
+def unlike(tmp_path):
+    """Leave three runs behind whose settings differ in many fields, one of them a text of 90 letters."""
+    many = {"es.lr_es": 0.1, "es.weight_decay": 0.1, "es.fitness_episodes": 2, "es.sigma": 0.1}
+    text = {"task.kwargs": {"scene": "a long name " * 8}}
+    return [
+        make(tmp_path / "a"),
+        make(tmp_path / "b", **many, **text),
+        make(tmp_path / "c", **many),
+        make(tmp_path / "d", algorithm="esac"),
+    ]
+
+
+def test_a_legend_of_runs_that_differ_in_many_fields_is_whole(tmp_path):
+    drawing = plots.figure(opened(*unlike(tmp_path)), "return")
+    drawing.canvas.draw()
+    (legend,), size = drawing.legends, drawing.bbox
+    box = legend.get_window_extent()
+    assert size.x0 <= box.x0 < box.x1 <= size.x1
+    assert size.y0 <= box.y0 < box.y1 <= size.y1
+    texts = [text.get_text() for text in legend.texts]
+    assert len(texts) == 4
+    assert max(len(line) for text in texts for line in text.splitlines()) < 60
+    assert drawing.axes[0].get_window_extent().height > 150  # the legend takes nothing of the panel
+
+
+def test_groups_are_named_by_hand(tmp_path, capsys):
+    paths = list(map(str, unlike(tmp_path)))
+    names = ["all of it", "former", "one more", "as it was"]
+    words = [word for name in names for word in ("--label", name)]
+    drawing = plots.figure(opened(*paths), "return", labels=names)
+    assert [
+        text.get_text().partition(", seed")[0] for text in drawing.legends[0].texts
+    ] == names  # in the legend's order: ESAC first
+    assert drawing.axes[0].lines[0].get_color() == COLOURS["esac"]
+    assert drawing.axes[0].lines[1].get_color() in {COLOURS["es"], *(shade(COLOURS["es"], by) for by in SHADES)}
+    for tool in (plot, updates):
+        assert tool.main([*paths, *words, "--out", str(tmp_path / "x.png")]) == 0
+        assert tool.main([*paths, *words[:4]]) == 2
+        said = capsys.readouterr().err
+        assert "--label all of it --label former: give one each" in said
+        assert "4 groups in this order: ESAC; ES" in said
+        for unfit in ("former", "", "_x"):
+            assert tool.main([*paths, *words[:6], "--label", unfit]) == 2
+    assert plot.main([paths[0], "--what", "map", "--label", "x"]) == 2
+    assert "does not read --label" in capsys.readouterr().err
+    assert plot.main([paths[0], "--label", r"alone $\x$", "--out", str(tmp_path / "x.png")]) == 0
+
+
+def test_the_policies_of_a_run_have_the_colours_of_es_and_sac(tmp_path):
+    alone = plots.figure(opened(make(tmp_path / "a", algorithm="esac")), "return")
+    drawn = {line.get_label().partition(":")[0]: line.get_color() for line in alone.axes[0].lines}
+    assert drawn[r"$\theta_{ES}$"] == COLOURS["es"]
+    assert drawn["SAC's mean policy"] == COLOURS["sac"]
 
 
 def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):

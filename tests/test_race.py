@@ -340,11 +340,3 @@ def test_a_task_that_a_toy_race_does_not_have_is_refused(tmp_path):
 def test_an_unknown_task_or_competitor_is_named(words, said, capsys):
     assert bench.main(["race", *words]) == 2
     assert f"{said}: not in the race; there are " in capsys.readouterr().err
-
-
-def test_the_picture_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    from esac_mpi.benchmarks.race import picture
-
-    picture.draw(race(), tmp_path / "race.png")
-    assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")

@@ -1,5 +1,6 @@
 """tools/render.py: starts that are tilted, balance that is got back, pictures and films."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -197,3 +198,10 @@ def test_strip_of_a_box2d_task(tmp_path, monkeypatch):
     assert render.main([str(path), "--seconds", "1", "--frames", "2"]) == 0
     with image.open(tmp_path / "strip.png") as picture:
         assert picture.size == (2 * 480 + render.GAP, 320)  # 600 x 400 in the height of a strip
+
+
+def test_a_library_that_is_missing_is_told_before_the_trials(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(recovery, "trials", lambda *given: pytest.fail("minutes were spent"))
+    assert render.main([str(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])), "--trials", "2"]) == 2
+    assert "needs matplotlib" in capsys.readouterr().err

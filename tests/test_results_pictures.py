@@ -6,6 +6,7 @@ import pytest
 from commands import command
 from result_rows import EMPTY, history, stored, study
 
+from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.results import pictures, standings, traces
 from esac_mpi.analysis.results.rows import Row
 
@@ -41,9 +42,9 @@ def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
 
 @pytest.mark.parametrize(
     ("policy", "lines"),
-    [("better", {"ESAC": (9, 11, 10), "SAC": (20, 22, 21)}), ("theta_es", {"ESAC": (9, 11, 10)})],
+    [("better", {"SAC": (20, 22, 21), "ESAC": (9, 11, 10)}), ("theta_es", {"ESAC": (9, 11, 10)})],
 )
-def test_the_last_return_of_each_variant(policy, lines):
+def test_the_last_return_of_each_variant_the_best_first(policy, lines):
     (axes,) = pictures.ends(traces.sections(study()), policy).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(lines)
     assert axes.get_title() == "A-v0"
@@ -53,6 +54,7 @@ def test_the_last_return_of_each_variant(policy, lines):
     assert [set(line.get_ydata()) for line in points] == [{n} for n in range(len(lines))]
     spans = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in axes.containers]
     assert spans == [[seeds[0], seeds[1]] for seeds in lines.values()]  # of two seeds: from one to the other
+    assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
 
 
 def test_no_last_return_is_an_error(tmp_path, capsys):

@@ -258,6 +258,24 @@ def test_a_line_that_a_crash_left_is_cut_off(tmp_path):
     assert all(json.loads(line) for line in (study.path / JOURNAL).read_text().splitlines())
 
 
+@pytest.mark.parametrize("damage", [b"{\x00\x00\n", b"5\n", b"\xff\xfe\n", b'{"a": 1}\n'])
+def test_a_damaged_line_is_named_and_so_are_the_runs_that_remain(tmp_path, capsys, damage):
+    study = made(tmp_path)
+    journal = Journal(study, fresh=True)
+    journal.begin()
+    lines = (study.path / JOURNAL).read_bytes().splitlines(keepends=True)
+    (study.path / JOURNAL).write_bytes(b"".join([*lines[:1], damage, *lines[1:]]))
+    for action in ("show", "run"):
+        assert search.main([action, str(study.path)]) == 65
+        said = capsys.readouterr().err
+        assert f"{JOURNAL}: line 2 is damaged: " in said
+        assert f"table {study.path}/trial-*" in said.replace(".py", "")
+        assert "Traceback" not in said
+    (study.path / JOURNAL).write_bytes(b"".join([*lines, damage, lines[-1]]))
+    with pytest.raises(Unusable, match=f"line {len(lines) + 1} is damaged"):
+        journal.trials()
+
+
 def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
     study = made(tmp_path, "trials = 30", tail="[sampler]\nkind = 'random'")
     journal = Journal(study, fresh=True)

@@ -36,6 +36,18 @@ def test_groups_are_named_by_what_differs(tmp_path):
     assert list(found["B-v0"]) == ["ES"]
 
 
+def test_of_many_settings_those_are_named_that_tell_groups_apart(tmp_path, capsys):
+    many = {"es.lr_es": 0.1, "es.weight_decay": 0.1, "es.fitness_episodes": 2, "policy.hidden": [8], "es.sigma": 0.1}
+    paths = [make(tmp_path / "a"), make(tmp_path / "b", **many), make(tmp_path / "c", seed=1, **many | {"es.lr_es": 0.2})]
+    assert list(groups.grouped(opened(*paths))["A-v0"]) == ["ES lr_es=0.005", "ES lr_es=0.1", "ES lr_es=0.2"]
+    said = "named by lr_es differ in hidden, sigma, fitness_episodes, weight_decay too"
+    assert sorted(said) == sorted(capsys.readouterr().err.partition("groups that are ")[2].strip())
+    three = {name: many[name] for name in ("es.lr_es", "es.sigma", "policy.hidden")}
+    found = groups.grouped(opened(paths[0], make(tmp_path / "d", **three)))["A-v0"]
+    assert {len(label.split()) for label in found} == {4}  # three are few: all are told
+    assert not capsys.readouterr().err
+
+
 def test_runs_are_of_a_group_that_began_from_the_same(tmp_path):
     """Not by the name of the source: it goes on, is begun anew, and has several names."""
     begun = [  # as it was said, where that is, generation, hash

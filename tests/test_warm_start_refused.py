@@ -4,9 +4,11 @@ import errno
 import gc
 import os
 import re
+import shlex
 import shutil
 import weakref
 
+import in_process
 import pytest
 from in_process import checked
 from warm_starts import Sources, options, started
@@ -50,6 +52,50 @@ def test_what_would_be_nonsense_is_refused_before_anything_is_made(sources, tmp_
     assert said in told
     assert len(told.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def words_at_the_end(told):
+    return shlex.split(told.strip().partition("with these words at its end: ")[2])
+
+
+def test_all_obstacles_are_told_at_once_with_the_words_that_take_them_away(sources, tmp_path, capfd):
+    given = {
+        "--task.id": "own_envs:Steep-v0",
+        "--policy.hidden": "5",
+        "--policy.activation": "tanh",
+        "--policy.layer_norm": "true",
+    }
+    other = [word for pair in given.items() for word in pair]
+    source = sources("es", "standardised", observation_normalisation="true")
+    words = [*options("es"), "--budget.generations", 1, *other, "--run-dir", source, "--from", source]
+    assert in_process.started(*words) == 2
+    told = capfd.readouterr().err
+    for said in ("directory of this run itself", "seed 0", "hidden = 6", "relu", "layer_norm = false", "3 actions"):
+        assert said in told
+    way = words_at_the_end(told)
+    assert way[:6] == ["--run-dir", f"{source}-2", "--seed", "1", "--policy.hidden", "6"]
+    assert in_process.started(*words, *way) == 0
+    assert Run.open(f"{source}-2").start["seeds"] == [0]
+    capfd.readouterr()
+    kept = [*options("es"), "--budget.generations", 1, "--run-dir", tmp_path / "b", "--from", f"{source}/policy.h5"]
+    assert in_process.started(*kept, *other) == 2
+    assert in_process.started(*kept, *other, *words_at_the_end(capfd.readouterr().err)) == 0
+
+
+def test_no_words_are_named_where_none_help(sources, tmp_path, capfd):
+    normal = sources("es", "standardised", observation_normalisation="true")
+    for words, said in (
+        (
+            [*options("cem"), "--from", normal],
+            "cem has plain ones alone; those that can have others: esac, es, sac, td3, ddpg, ppo",
+        ),
+        ([*options("ppo"), "--from", sources("es"), "--policy.hidden", 6, "--policy.layer_norm", "false"], ""),
+    ):
+        code = started(tmp_path / "run", *words, "--seed", 0, "--budget.generations", 1)
+        told = capfd.readouterr().err
+        assert (code, said in told) == (2, True)
+        assert bool(words_at_the_end(told)) == (not said)
+        assert not (tmp_path / "run").exists()
 
 
 def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
@@ -176,9 +222,9 @@ def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, cap
     assert_same_run(tmp_path / "run", tmp_path / "same")
     assert started(source, *options("aes_rl"), "--budget.generations", 6) == 0
     capfd.readouterr()
-    said = f"esac_mpi: aes_rl.replay: {tmp_path / 'run'} began from {source} at generation 5, which is at generation 6 now: "
+    said = f"esac_mpi: --from {source}: aes_rl.replay: {tmp_path / 'run'} began from {source} at generation 5, "
     assert started(tmp_path / "other", *again) == 2
-    assert capfd.readouterr().err == f"{said}only from what it was can that run be made again\n"
+    assert capfd.readouterr().err == f"{said}which is at generation 6 now: only from what it was can that run be made again\n"
     assert not (tmp_path / "other").exists()
 
 

@@ -13,6 +13,11 @@ from contextlib import suppress
 from conftest import ROOT
 from growing_runs import make, tool
 
+from esac_mpi.analysis import views
+from esac_mpi.analysis.choice import Choice
+from esac_mpi.commands.watch import Watched
+from esac_mpi.record import lock, reading
+
 
 def figures(shown):
     """Return the view of one run as {label: text}."""
@@ -89,13 +94,47 @@ def test_watch_follows_a_run_to_its_end(tmp_path):
     process, read = live(tmp_path / "a")
     first = read(until="last checkpoint")
     assert "running" in first
-    run.append({name: column[-1] + (name == "metrics/generation") for name, column in of(run, "metrics").items()}, of_last(run))
-    run.publish_metrics(force=True)
+    one_more(run)
     assert "5, 0 % of the budget" in read(until="5, 0 % of the budget")
     run.status("complete", 5)
     run.close()
     assert "complete" in read()
     assert process.wait(30) == 0
+
+
+def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypatch):
+    run = make(tmp_path / "a", generations=4, status="running")
+    watched = Watched([tmp_path / "a"], Choice())
+    monkeypatch.setattr(reading.os, "getpid", lambda: -1)  # as another process sees it
+    monkeypatch.setattr(lock, "is_free", lambda path: False)
+    assert not watched.are_over()
+    one_more(run)
+    run.status("complete", 5)
+    monkeypatch.setattr(lock, "is_free", lambda path: True)
+    assert watched.are_over()
+    monkeypatch.undo()
+    run.close()
+    assert ": complete, generation 5, " in views.line(watched.runs[tmp_path / "a"])
+
+
+def test_watch_tells_a_pipe_by_lines_how_runs_go_on(tmp_path):
+    run = make(tmp_path / "a", generations=4, status="running")
+    line = [sys.executable, ROOT / "tools/watch.py", tmp_path / "a", "--every", "0.2"]
+    process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith(f"{tmp_path / 'a'}: running, generation 4, 0 % of the budget, ")
+    one_more(run)
+    assert ": running, generation 5, " in process.stdout.readline()
+    run.status("complete", 5)
+    run.close()
+    rest = process.stdout.read().splitlines()
+    assert (": complete, generation 5, " in rest[-1], process.wait(60)) == (True, 0)
+
+
+def one_more(run):
+    """Publish a fifth generation."""
+    row = {name: column[-1] + (name == "metrics/generation") for name, column in of(run, "metrics").items()}
+    run.append(row, of_last(run))
+    run.publish_metrics(force=True)
 
 
 def of(run, group):

@@ -99,7 +99,8 @@ class Driver:
         state.task_number[worker], state.task_start[worker] = number, start
         state.task_updates[worker] = learns * int(state.lengths.sum())
         state.task_held[worker], state.task_told[worker] = learns * state.transitions, state.told
-        state.task_mean[worker] = state.mean
+        reused = aes.mean_reused and aes.mean_rule != "rank_oldest" and state.mean_known
+        state.task_mean[worker], state.task_plays[worker] = state.mean, 0 if reused else aes.mean_episodes
         state.task_critic[worker] = state.critic if learns else 0.0
         for block, part in noise.blocks(self.params.layout.d):
             epsilon = self.params.epsilon.block(number + 1, 0, block, part)
@@ -111,8 +112,9 @@ class Driver:
         """Put the task that a worker has in the state onto the agenda."""
         state = self.state
         number, updates, held = (int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held))
-        vectors = (x[worker].copy() for x in (state.task_theta, state.task_mean, state.task_critic))
-        self.agenda.give(worker, int(state.task_start[worker]), Order(worker, number, updates, held, *vectors))
+        theta, mean, critic = (x[worker].copy() for x in (state.task_theta, state.task_mean, state.task_critic))
+        order = Order(worker, number, updates, held, theta, mean, critic, plays=int(state.task_plays[worker]))
+        self.agenda.give(worker, int(state.task_start[worker]), order)
 
     def _teach_if_due(self) -> None:
         """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
@@ -151,7 +153,10 @@ class Driver:
         known = result.mean_returns[np.isfinite(result.mean_returns)]  # an unstable episode tells nothing of the mean
         if known.size and state.task_told[worker] >= state.mean_told:  # of an older mean it is where it was trained for long
             state.mean_return, state.mean_told = float(known.mean()), int(state.task_told[worker])
+            state.mean_known = int(np.array_equal(state.task_mean[worker], state.mean))
+        before = state.mean.copy()
         p = moved(self.params.config.aes_rl, state, result)
+        state.mean_known *= np.array_equal(state.mean, before)
         self._keep(result)
         lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0
         state.row[state.arrived] = (

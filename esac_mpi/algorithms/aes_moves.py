@@ -5,7 +5,7 @@ import numpy as np
 from esac_mpi import distribution, update_rules
 from esac_mpi.algorithms.aes_state import State
 from esac_mpi.algorithms.aes_work import Result
-from esac_mpi.config import AESRL
+from esac_mpi.config import AESRL, exact
 from esac_mpi.distribution import Gaussian
 from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
 
@@ -46,7 +46,7 @@ def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     """Put an arrival where the oldest was; move the distribution to the best of those that stand: Eqs. (1) and (2)."""
     size, place = len(state.ring), state.told % len(state.ring)
     state.ring[place], state.ring_fitness[place] = result.theta, result.episodic_return
-    best = distribution.ring_elites(state.ring_fitness, state.told + 1, max(1, round(aes.elite_fraction * size)))
+    best = distribution.ring_elites(state.ring_fitness, state.told + 1, max(1, round(exact(aes.elite_fraction) * size)))
     if not (moves and best.size):
         return 0.0
     weights = distribution.rank_weights(best.size, aes.elite_weights)

@@ -15,6 +15,7 @@ results are told in it is the same run.
 Where this differs from the paper, or from its public code:
 - An individual's rank plays the mean of the moment when it was given out (there: when its own episode is over). It is compared
   with the newest mean whose return is known when it arrives: who was trained for long comes back with an old one's.
+- Where the mean's return is known, it is played again only once it has moved (`mean_reused`).
 - Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by random actions' returns).
 - The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at the turn's start.
 - Rank-based oldest ranks the arrivals before that, too.

@@ -56,6 +56,7 @@ class State:
     task_updates: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] gradient updates that it begins with
     task_held: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] transitions that it can learn from
     task_told: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] arrivals before it was given out
+    task_plays: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [workers + 1] episodes of the mean
     task_theta: np.ndarray = field(metadata=BEGUN)  # float32 [workers, d] individuals as they were drawn
     task_mean: np.ndarray = field(metadata=BEGUN)  # float32 [workers + 1, d] the mean when they were
     task_critic: np.ndarray = field(metadata=BEGUN)  # float32 [workers, critic_size] for those that learn
@@ -69,6 +70,7 @@ class State:
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
     mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
+    mean_known: int = field(default=0, metadata={"part": ANEW})  # 1 = that is the mean as it stands
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
     trained: int = field(default=1, metadata={"part": ANEW})  # individuals given out for training, from 1 (Eq. 3)
     drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn
@@ -166,6 +168,7 @@ def init(params: Params, world: Memory) -> State:
         task_updates=numbers(),
         task_held=numbers(),
         task_told=numbers(),
+        task_plays=numbers() + aes.mean_episodes,
         task_theta=np.zeros((workers, d), np.float32),
         task_mean=np.zeros((workers + 1, d), np.float32),
         task_critic=np.zeros((workers, size), np.float32),

@@ -31,6 +31,7 @@ class Order(NamedTuple):
     critic: np.ndarray | None  # float32 [critic_size]
     first: int = 0  # number of the first of `rows`
     rows: np.ndarray | None = None  # transitions that the rank's node lacks
+    plays: int = 0  # episodes of the mean
 
 
 class Result(NamedTuple):
@@ -118,7 +119,7 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
         theta = yield from turns.told(turns.timed(training, updating), lambda done, _: lasts(aes.update_cost, done))
     actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
-    for number in range(1 + aes.mean_episodes):
+    for number in range(1 + order.plays):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
         transitions, episode = yield from turns.told(playing, lambda steps, _: spent + steps)  # noqa: B023, it changes below
         rows = rows if number else transitions

@@ -22,7 +22,7 @@ import numpy as np
 from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
-from esac_mpi.config import Config, individuals
+from esac_mpi.config import Config, exact, individuals
 from esac_mpi.contracts import Individuals, Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
@@ -194,7 +194,7 @@ def is_taught(params: Params, state: State) -> bool:
 def teach(params: Params, state: State, learner: Any, k: int) -> learning.Steps:
     """Return the critic's lessons of generation k: a part of its updates for each actor in turn, or all of them for the mean."""
     cem = params.config.cem_rl
-    updates = round(cem.critic_updates_per_step * state.last_steps)
+    updates = round(exact(cem.critic_updates_per_step) * state.last_steps)
     if cem.critic == "parallel":
         return learner.teach([state.mean.copy()], updates, k)
     count = individuals(cem)[1]
@@ -249,7 +249,7 @@ def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray
 
 def updates_of_one(params: Params, state: State) -> int:
     """Return how many updates a trained individual makes."""
-    return round(params.config.cem_rl.actor_updates_per_step * state.last_steps)
+    return round(exact(params.config.cem_rl.actor_updates_per_step) * state.last_steps)
 
 
 def remember(state: State, found: Experience, world: World, learner: Any) -> None:

@@ -12,7 +12,7 @@ Where this differs from the papers, or from their public code (whose ways are `e
 - A generation's children are made of its members as they were evaluated, in one step. The public code writes them one after
   the other into the population that it draws parents from.
 - An elite's copy has the elite's fitness as a parent, and no member is distilled with itself. The learner's actor replaces the
-  worst of those that were kept: neither an elite's copy nor a child.
+  worst of those that were kept: neither an elite's copy nor a child (`erl.injection`).
 - Memories have observations and actions, which are all that the operators read, and the age of each, by which some are newest.
 - A proximal mutation of a child looks at the memory that the child has.
 - Layer normalisation is torch's (policy.layer_norm). All actors and the critic begin with a last layer of a tenth; in the code

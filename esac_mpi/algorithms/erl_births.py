@@ -7,7 +7,8 @@ import numpy as np
 from esac_mpi import evolution, genetics, memories, noise, selection
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, births_board, distils, learners_own, memory, remembers
-from esac_mpi.config.genetic import elites
+from esac_mpi.config import ERL
+from esac_mpi.config.genetic import elites, imitations
 from esac_mpi.contracts import World
 from esac_mpi.genetics import Spread
 from esac_mpi.memories import Memory
@@ -40,7 +41,7 @@ def decide(params: Params, state: State, k: int, played: Played) -> Plan:
     else:
         births = selection.births_n_point(selected, *numbers)
     due = k % erl.sync_interval == 0
-    return Plan(selected, births, worst_kept(births, fitness) if due else NOBODY)
+    return Plan(selected, births, injected(erl, selected, births, fitness) if due else NOBODY)
 
 
 def parents(params: Params, state: State, k: int, selected: Selection, fitness: np.ndarray) -> np.ndarray:
@@ -77,6 +78,15 @@ def compared(params: Params, state: State, k: int, member: int) -> np.ndarray:
     """Return the transitions of a member's memory in which others are compared with it, float32 [n, o + a]."""
     held, random = memory(state, member), noise.generator(params.config.seed, Purpose.DISTANCE, k, member)
     return held.rows[memories.sample(held, COMPARED, random, NEWEST)]
+
+
+def injected(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
+    """Choose the slot that takes the learner's actor; the worst of equals is the first in the public code's ways."""
+    if erl.injection == "kept":
+        return worst_kept(births, fitness)
+    worst = int(np.argmin(np.where(np.isfinite(fitness), fitness, -np.inf)))
+    spares = erl.injection == "worst_or_next" and worst == selected.copies[0]
+    return (worst + 1) % len(fitness) if spares else worst
 
 
 def worst_kept(births: Births, fitness: np.ndarray) -> int:
@@ -143,7 +153,7 @@ def imitation_updates(params: Params, state: State, births: Births) -> int:
     held = [min(memories.size(memory(state, member)), erl.memory_size // 2) for member in range(erl.population_size)]
     children = np.flatnonzero(births.kind == Kind.CHILD)
     states = [held[first] + held[second] for first, second in zip(births.first[children], births.second[children], strict=True)]
-    return sum(erl.distillation_epochs * (count // erl.distillation_batch) for count in states)
+    return sum(erl.distillation_epochs * imitations(count, erl.distillation_batch) for count in states)
 
 
 def mutated(params: Params, state: State, k: int, births: Births, slot: int, theta: np.ndarray) -> np.ndarray:

@@ -50,7 +50,8 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
 
     def playing(i: int) -> tuple[experience.Played, np.ndarray]:
         (member, number), process = divmod(i, erl.fitness_episodes), state.noise.copy()
-        whose = "the learner's episode" if i == last else f"member {member}"
+        beyond = "" if erl.exploration_clip else " by actions beyond its bounds too (erl.exploration_clip = false)"
+        whose = f"the learner's episode{beyond}" if i == last else f"member {member}"
         with noted(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
                 played = learners_episode(params, env, actor.set(state.theta), process, k)
@@ -74,6 +75,7 @@ def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarra
     """Play the learner's episode of generation k. process [a] goes on, in place.
 
     The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930): x += theta (0 - x) + sigma N(0, 1), times ou_scale.
+    Where it is not clipped, the task takes and the critic learns from what it makes of the action.
     """
     erl, seed = params.config.erl, params.config.seed
     random = noise.generator(seed, Purpose.LEARNER, k)
@@ -83,7 +85,7 @@ def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarra
         action = actor(observation) + np.float32(erl.ou_scale) * process.astype(np.float32)
         return np.clip(action, -1, 1) if erl.exploration_clip else action
 
-    return experience.play(env, act, [noise.integer(seed, Purpose.LEARNER_EPISODE, k)])
+    return experience.play(env, act, [noise.integer(seed, Purpose.LEARNER_EPISODE, k)], erl.exploration_clip)
 
 
 def remember(params: Params, state: State, played: Played, world: World) -> None:

@@ -131,10 +131,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
     phase, spent = None, learning.spent(None)
-    again = esac_phase.choose(params, state, k, found, world) if plan.learns else None
+    if ends:
+        phase, _, spent = learning.finish(world)
+    known = esac_phase.learner_return(state, phase)
+    again = esac_phase.choose(params, state, k, found, known, world) if plan.learns else None
     if again and not beside:  # lines 12-23
         esac_phase.begin(params, state, k, world, env, learner, again)
-    if ends or (again and not beside):
         phase, _, spent = learning.finish(world)
     clock.append(world.clock())
 
@@ -145,8 +147,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
-        if np.isfinite(phase.episodic_return):
-            state.learner_return = phase.episodic_return
+        state.learner_return = esac_phase.learner_return(state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
         own = learning.seen(world, learner) if phase is not None else 0.0

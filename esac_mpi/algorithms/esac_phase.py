@@ -12,7 +12,7 @@ from esac_mpi import evolution, learning, noise, population
 from esac_mpi.algorithms.esac_state import State, slot_sigmas
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
-from esac_mpi.learning import Steps
+from esac_mpi.learning import Phase, Steps
 from esac_mpi.noise import Purpose
 from esac_mpi.params import Params, make_policy
 from esac_mpi.policy import Normaliser
@@ -104,13 +104,23 @@ def probability(esac: configuration.ESAC, k: int) -> float:
     return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
 
 
-def choose(params: Params, state: State, k: int, found: Population, world: World) -> Again:
-    """Return what a phase of generation k plays again; only members with a finite return."""
+def learner_return(state: State, ended: Phase | None) -> float:
+    """Tell the learner's own return once the phase that ended enters, if one did: an old one where it had no whole episode."""
+    if ended is None or not math.isfinite(ended.episodic_return):
+        return state.learner_return
+    return ended.episodic_return
+
+
+def choose(params: Params, state: State, k: int, found: Population, known: float, world: World) -> Again:
+    """Choose what a phase of generation k plays again; only members with a finite return.
+
+    known: the learner's own return, which `better` compares with; -inf = none yet, as of a learner that has not learned.
+    """
     esac, fitness = params.config.esac, found.fitness
     if esac.replayed != "sample":
         members = evolution.select_winners(fitness, replays(esac))
         if esac.replayed == "better":
-            members = members[fitness[members] > state.learner_return]
+            members = members[fitness[members] > known]
     else:
         drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][: replays(esac)]

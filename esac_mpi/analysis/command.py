@@ -9,7 +9,7 @@ from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import Int64, NonNegative
-from esac_mpi.invocation import SCRIPT, as_called
+from esac_mpi.invocation import SCRIPT, as_called, called
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
@@ -17,7 +17,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     """Return the command line of a tool, whose docstring is its help and names it first, as `esac-mpi NAME`."""
     text = about or ""
     name = text.partition(f"{SCRIPT} ")[2].split()[0]
-    prog = None if Path(sys.argv[0]).stem == name else f"{SCRIPT} {name}"
+    prog = None if Path(sys.argv[0]).stem == name else called(name)
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=prog, description=as_called(text), formatter_class=raw)
 
@@ -38,6 +38,12 @@ def add_runs(line: argparse.ArgumentParser) -> None:
 def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     """Let a command take the name of a policy that the runs have evaluated."""
     line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
+
+
+def add_labels(line: argparse.ArgumentParser) -> None:
+    """Let a command take what a legend calls the groups."""
+    text = "what the legend calls a group, once for each group in the legend's order; default: by what tells them apart"
+    line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
 
 
 def add_machine(line: argparse.ArgumentParser) -> None:
@@ -90,9 +96,9 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
     except Unreadable as error:  # a file that was damaged or replaced after the run was opened
         print(error, file=sys.stderr)
         return 65
-    except BrokenPipeError:  # who called hears of it
-        raise
     except OSError as error:
+        if error.filename is None:  # of what is printed: who called says so
+            raise
         print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
         return 2
     return 0

@@ -30,6 +30,7 @@ class Origin:
     name: str
     task: str
     seed: int
+    algorithm: str
     path: Path = Path()  # of the files, where there are any
 
 
@@ -44,7 +45,7 @@ class Curve:
 
 def origin(run: RunFiles) -> Origin:
     """Return which run this is."""
-    return Origin(run.path.name, run.config.task.id, run.config.seed, run.path)
+    return Origin(run.path.name, run.config.task.id, run.config.seed, run.config.algorithm, run.path)
 
 
 def column(run: RunFiles, name: str) -> np.ndarray:

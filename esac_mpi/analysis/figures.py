@@ -5,8 +5,7 @@ Importing this sets matplotlib's style, and its backend where nobody has chosen 
 
 import os
 import textwrap
-from collections.abc import Iterable, Iterator
-from itertools import cycle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import numpy as np
 
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Missing
-from esac_mpi.analysis.names import order
-from esac_mpi.config import ALGORITHMS
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 try:
@@ -27,28 +24,14 @@ try:
 except ImportError as error:
     raise Missing("Plots need matplotlib: pip install esac_mpi[analysis]") from error
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: colour-blind safe
-PLAIN = [name.upper() for name in ALGORITHMS][: len(COLOURS)]  # have a colour of their own
 COMPUTED = "computed"  # the axis of a wall time that was not measured
-STYLES = ("-", "--", "-.", ":")
-Look = dict[str, tuple[str, str]]  # {label: (colour, line style)}
+LETTERS, LINE = 13, 0.2  # of a legend: how many fit into an inch, and the height of a line [inches]
 
 STYLE: dict[str, Any] = {
     "font.size": 10, "axes.titlesize": "medium", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.alpha": 0.25, "legend.frameon": False, "legend.fontsize": "small", "legend.handlelength": 2.8, "pdf.fonttype": 42,
 }  # fmt: skip
 plt.style.use(STYLE)
-
-
-def looks(labels: Iterable[str]) -> Look:
-    """Return a colour and a line style for each label, the same in every panel and, for the plain algorithms, every figure."""
-    names = sorted(set(labels), key=order)
-    taken = {name: COLOURS[PLAIN.index(name)] for name in names if name in PLAIN}
-    free = [colour for colour in COLOURS if colour not in taken.values()]
-    others = [(colour, "-") for colour in free] + [(colour, style) for style in STYLES[1:] for colour in COLOURS]
-    return {name: (taken[name], "-") for name in taken} | dict(
-        zip((n for n in names if n not in taken), cycle(others), strict=False)
-    )
 
 
 def cells(quantities: int, tasks: int) -> tuple[int, int]:
@@ -86,17 +69,26 @@ def name_axis(axes: Axes, x: str) -> None:
 
 
 def legend_below(figure: Figure, axes: np.ndarray) -> None:
-    """Put one legend for all panels below them, each label once."""
+    """Put one legend for all panels below them, each label once; a long label is wrapped, and the figure grows by the lines."""
     found = {label: handle for panel in axes.flat for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    widest = max(map(len, found), default=1)
-    columns = max(1, min(len(found), int(figure.get_size_inches()[0] * 13 / (widest + 6))))
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+    room = int(figure.get_size_inches()[0] * LETTERS)
+    texts = [textwrap.fill(label, max(room - 6, 10)) for label in found]
+    widest = max((len(line) for text in texts for line in text.splitlines()), default=1)
+    columns = max(1, min(len(found), room // (widest + 6)))
+    lines = -(-sum(text.count("\n") + 1 for text in texts) // columns)
+    figure.set_figheight(figure.get_figheight() + LINE * max(0, lines - 1))
+    figure.legend(found.values(), texts, loc="outside lower center", ncols=columns)
+
+
+def literal(name: str) -> str:
+    """Return a name as it is shown letter by letter: what stands between dollars is mathematics otherwise."""
+    return name.replace("$", r"\$")
 
 
 def headline(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    figure.suptitle(textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 15)), fontsize="small")
+    figure.suptitle(textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17)), fontsize="small")
 
 
 def save(figure: Figure, out: Path) -> Iterator[Path]:

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.colours import Look, looks
 from esac_mpi.analysis.curves import Curve
-from esac_mpi.analysis.figures import Axes, EngFormatter, Figure, cells, headline, legend_below, looks, name_axis, panels
+from esac_mpi.analysis.figures import Axes, EngFormatter, Figure, cells, headline, legend_below, literal, name_axis, panels
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 
@@ -28,21 +29,23 @@ def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
     return x, np.array([np.interp(x, curve.x, curve.y) for curve in curves])
 
 
-def draw_group(axes: Axes, name: str, curves: list[Curve], look: tuple[str, str], seeds: bool = False) -> None:
+def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bool = False) -> None:
     """Draw a group: interquartile mean and interval of its seeds, and each as a thin line if asked; one seed is a line alone."""
-    colour, style = look
+    colour, style, width = look
+    shown = literal(name)
     if len(curves) == 1:
-        label = f"{name}, seed {curves[0].origin.seed} (an interval needs two)"
-        axes.plot(curves[0].x, curves[0].y, style, color=colour, lw=1.5, marker="." if len(curves[0].x) < 80 else "", label=label)
+        label = f"{shown}, seed {curves[0].origin.seed} (an interval needs two)"
+        marker = "." if len(curves[0].x) < 80 else ""
+        axes.plot(curves[0].x, curves[0].y, style, color=colour, lw=width, marker=marker, label=label)
         return
     x, values = summarised(curves, name)
     if seeds or not x.size:
         for curve in curves:
             axes.plot(curve.x, curve.y, style, color=colour, lw=0.6, alpha=0.6)
     if not x.size:
-        axes.plot([], [], style, color=colour, lw=0.6, label=f"{name}, {len(curves)} seeds (nowhere all of them)")
+        axes.plot([], [], style, color=colour, lw=0.6, label=f"{shown}, {len(curves)} seeds (nowhere all of them)")
         return
-    axes.plot(x, interquartile_mean(values), style, color=colour, lw=1.8, label=f"{name}, {len(curves)} seeds")
+    axes.plot(x, interquartile_mean(values), style, color=colour, lw=width, label=f"{shown}, {len(curves)} seeds")
     axes.fill_between(x, *interval([values]), color=colour, alpha=0.2, lw=0)
 
 
@@ -60,7 +63,6 @@ def summary(
 
 def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = False) -> Figure:
     """Return a figure with a panel for each quantity and task. Raises Unusable if no run has any of the quantities."""
-    look = looks(label for labels in groups.values() for label in labels)
     drawn = [
         (task, name, curves_of(labels, quantity, x)) for name, quantity in quantities.items() for task, labels in groups.items()
     ]
@@ -69,6 +71,7 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = 
         raise Unusable(f"nothing to draw yet: no run given has any {' or '.join(quantities)}")
     tell_missing([curve for _, _, found in drawn for curves in found.values() for curve in curves])
     drawn = [(task, name, found) for task, name, found in drawn if name in rows]
+    look = looks({label: curves[0].origin.algorithm for _, _, found in drawn for label, curves in found.items()})
     figure, axes = panels(*cells(len(rows), len(groups)))
     for panel, (task, name, found) in zip(axes.flat, drawn, strict=False):
         for label, curves in found.items():

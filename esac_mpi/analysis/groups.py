@@ -1,14 +1,15 @@
 """Which runs are seeds of the same thing: same task, algorithm and settings.
 
 A group is named by its algorithm and by the settings in which it differs from other groups of that task and algorithm, so that
-two readings of ESAC, or two values of a swept field, are never averaged as if they were seeds.
+two readings of ESAC, or two values of a swept field, are never averaged as if they were seeds. Where groups differ in many
+settings, the names have those that suffice to tell them apart.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import order
 from esac_mpi.config import FREE, READINGS, WARN, flatten
 from esac_mpi.config.fields import DEFAULTS
@@ -17,6 +18,7 @@ from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
+MANY = 3  # settings; of more a label has those that suffice
 READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
 
 
@@ -60,13 +62,39 @@ def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     return sorted(names, key=lambda name: name != READING)
 
 
-def label(run: RunFiles, names: list[str]) -> str:
-    """Return what a run's group is called: algorithm and varying settings, but for those that its reading implies."""
-    mine = settings(run)
+def told(mine: dict[str, Any], names: list[str]) -> list[str]:
+    """Return the settings that tell a run's group: of the names those that it has and that its reading does not imply."""
     implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
     there = [name for name in names if mine.get(name, "") != ""]  # nothing is told of what a run lacks
-    told = [name for name in there if name not in implied or name == READING or mine[name] != implied[name]]
-    values = [f"{called(name)}={shown(mine[name])}" for name in told]
+    return [name for name in there if name not in implied or name == READING or mine[name] != implied[name]]
+
+
+def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
+    """Return those of the varying names that labels have: all, or of many the first that suffice to tell all groups apart.
+
+    Tells which are left out.
+    """
+    found = [settings(run) for run in runs]
+    whole = {name for mine in found for name in told(mine, names)}
+    if len(whole) <= MANY:
+        return names
+
+    def groups(kept: list[str]) -> int:
+        return len({tuple(mine.get(name) for name in kept) for mine in found})
+
+    kept = [name for name in names if name == READING]
+    while groups(kept) < groups(names):
+        kept.append(max(names, key=lambda name: groups([*kept, name])))
+    if left := [called(name) for name in names if name in whole and name not in kept]:
+        where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
+        note(f"{where}: groups that are named by {some(map(called, kept))} differ in {some(left)} too")
+    return kept
+
+
+def label(run: RunFiles, names: list[str]) -> str:
+    """Return what a run's group is called: its algorithm and the settings of these names that tell it."""
+    mine = settings(run)
+    values = [f"{called(name)}={shown(mine[name])}" for name in told(mine, names)]
     return " ".join([run.config.algorithm.upper(), *values])
 
 
@@ -93,13 +121,24 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
         here = [run for run in runs if run.config.task.id == task]
         for algorithm in sorted({run.config.algorithm for run in here}, key=order):
             same = [run for run in here if run.config.algorithm == algorithm]
-            names = varying(same, without)
+            names = telling(same, varying(same, without))
             for run in same:
                 groups.setdefault(task, {}).setdefault(label(run, names), []).append(run)
     if not without:
         for found in (runs for labels in groups.values() for runs in labels.values()):
             refuse_twins(found)
     return groups
+
+
+def renamed(groups: Groups, labels: Sequence[str]) -> Groups:
+    """Return the groups under other labels, one for each in the order of a legend. Raises Unusable."""
+    there = list(dict.fromkeys(label for found in groups.values() for label in found))
+    unfit = any(not label.strip() or label.startswith("_") for label in labels)  # a legend leaves out what begins with _
+    if unfit or len(labels) != len(there) or len(set(labels)) < len(labels):
+        wanted = f"one each, no two alike, none empty or with _ first, for {len(there)} groups in this order"
+        raise Unusable(f"--label {' --label '.join(labels)}: give {wanted}: {'; '.join(there)}")
+    names = dict(zip(there, labels, strict=True))
+    return {task: {names[label]: runs for label, runs in found.items()} for task, found in groups.items()}
 
 
 def refuse_twins(runs: list[RunFiles]) -> None:

@@ -1,7 +1,7 @@
 """What `tools/plot.py` draws: curves of runs by groups of seeds, or one run in full."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.analysis.figures import COMPUTED, Figure, headline
 from esac_mpi.analysis.grids import Quantity, grid, summary
-from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
 from esac_mpi.analysis.single import draw_alone
@@ -104,17 +104,18 @@ def figure(
     policy: str = BETTER,
     seeds: bool = False,
     machine: Machine | None = None,
+    labels: Sequence[str] = (),
 ) -> Figure:
     """Return a figure: what is "return", "training", "sigma", "fitness", "losses", "fates" or "timeline". Raises Unusable.
 
-    machine: what wall time is computed for; None: it is the measured one.
+    machine: what wall time is computed for; None: it is the measured one. labels: of the groups, in place of their own.
     """
     if machine and x != "wall":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
-    alone = len(runs) == 1 and not machine
+    alone = len(runs) == 1 and not machine and not labels
     if alone and what == "timeline" and x in (None, "wall"):
         return draw_timeline(runs[0])
     x = x or ("training_episodes" if what == "training" else "env_steps")
@@ -122,6 +123,7 @@ def figure(
     if alone and (whole or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
         return draw_alone(runs[0], what, x)
     groups, rows, where = grouped(runs), quantities(what, policy), ""
+    groups = renamed(groups, labels) if labels else groups
     if machine:
         rows, x, where = {name: on_machine(q, machine) for name, q in rows.items()}, COMPUTED, f"; wall time {machine}"
     if what == "return":
@@ -140,9 +142,10 @@ def counts(name: str) -> Quantity:
     return lambda run, x: column_curve(run, x, np.maximum(column(run, f"metrics/{name}"), 0).astype(float))
 
 
-def updates(runs: list[RunFiles], x: str = "env_steps", seeds: bool = False) -> Figure:
+def updates(runs: list[RunFiles], x: str = "env_steps", seeds: bool = False, labels: Sequence[str] = ()) -> Figure:
     """Return the figure of gradient updates so far. Raises Unusable."""
     counted = {"gradient updates": counts("gradient_updates")}
     if any((column(run, "metrics/member_updates") > 0).any() for run in runs):  # less: not counted by an older version
         counted["gradient updates of members"] = counts("member_updates")
-    return summary(grouped(runs), counted, x, "Gradient updates so far", seeds, counts=True)
+    groups = renamed(grouped(runs), labels) if labels else grouped(runs)
+    return summary(groups, counted, x, "Gradient updates so far", seeds, counts=True)

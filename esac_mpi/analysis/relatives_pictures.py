@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esac_mpi.analysis.figures import COLOURS, Axes, Figure, headline, legend_below, panels
+from esac_mpi.analysis.colours import NOBODYS
+from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, panels
 from esac_mpi.analysis.relatives import Relative, Visits, groups, normalised, tell_not_positive
 
 LEVELS = 7  # contours of a density
@@ -32,7 +33,7 @@ def bars(relatives: Sequence[Relative], about: str) -> Figure:
         known = means[np.isfinite(means)]
         label = f"{name}, median {np.median(known):.3g}" if known.size else name
         places = np.arange(len(found)) + WIDTH * ((i + 0.5) / len(names) - 0.5)
-        bar = {"width": WIDTH / len(names), "color": COLOURS[i], "label": label}
+        bar = {"width": WIDTH / len(names), "color": NOBODYS[i % len(NOBODYS)], "label": label}
         panel.bar(places, means, yerr=spread, error_kw={"lw": 0.8, "alpha": 0.6}, **bar)
     panel.set_xticks(range(len(found)), [", ".join(map(str, group[-1].slots)) for group in found])
     several = len(found[0][-1].slots) > 1
@@ -130,12 +131,12 @@ def draw_dial(panel: Axes, rows: list[list[Visits]], of: str) -> None:
     dial = [[(magnitude(one), number(one, of)) for one in row[LEVEL + 1 :]] for row in rows]
     levels = [number(row[LEVEL], of) for row in rows]
     for line in dial:
-        panel.plot(*zip(*line, strict=True), "-", color=COLOURS[0], lw=0.6, alpha=0.6)
+        panel.plot(*zip(*line, strict=True), "-", color=NOBODYS[0], lw=0.6, alpha=0.6)
     x, *_ = zip(*dial[0], strict=True)
-    panel.plot(x, np.mean([[y for _, y in line] for line in dial], axis=0), "o-", ms=4, color=COLOURS[0], label="proximal, mean")
+    panel.plot(x, np.mean([[y for _, y in line] for line in dial], axis=0), "o-", ms=4, color=NOBODYS[0], label="proximal, mean")
     for level in levels:
-        panel.axhline(level, color=COLOURS[1], lw=0.6, ls="--", alpha=0.6)
-    panel.axhline(float(np.mean(levels)), color=COLOURS[1], lw=1.6, ls="--", label="Gaussian, mean")
+        panel.axhline(level, color=NOBODYS[1], lw=0.6, ls="--", alpha=0.6)
+    panel.axhline(float(np.mean(levels)), color=NOBODYS[1], lw=1.6, ls="--", label="Gaussian, mean")
 
 
 def number(one: Visits, of: str) -> float:

@@ -1,14 +1,15 @@
 """What one parameter does: a measure against the values of a field. Runs come as files or as rows of results."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.colours import Look, algorithm_of, looks
 from esac_mpi.analysis.evaluations import BETTER, require_policy
-from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, looks, panels
+from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, literal, panels
 from esac_mpi.analysis.groups import KWARGS, grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
@@ -116,10 +117,20 @@ def normalised(found: Line) -> Line:
 # ---- lines to a picture
 
 
-def figure(found: Panels, field: str, measure: str, seeds: bool = False, size: tuple[float, float] = (3.7, 2.7)) -> Figure:
-    """Return the figure of lines against the field's values; `measure` names the vertical axis, `size` is a panel's [inches]."""
+def figure(
+    found: Panels,
+    field: str,
+    measure: str,
+    seeds: bool = False,
+    size: tuple[float, float] = (3.7, 2.7),
+    algorithms: Mapping[str, str] | None = None,
+) -> Figure:
+    """Return the figure of lines against the field's values.
+
+    measure: name of the vertical axis; size: of a panel [inches]; algorithms: of the labels, None where these name them.
+    """
     values = values_of(found)
-    look = looks(label for row in found.values() for label in row)
+    look = looks(algorithms or {label: algorithm_of(label) for row in found.values() for label in row})
     drawing, axes = panels(*cells(1, len(found)), *size)
     for panel, (title, row) in zip(axes.flat, found.items(), strict=False):
         for label, each in row.items():
@@ -144,15 +155,15 @@ def places(found: Line, values: list[Any]) -> np.ndarray:
     return np.array([value if numbers else values.index(value) for value in found], float)
 
 
-def draw_line(axes: Axes, name: str, found: Line, values: list[Any], look: tuple[str, str], seeds: bool) -> None:
+def draw_line(axes: Axes, name: str, found: Line, values: list[Any], look: Look, seeds: bool) -> None:
     """Draw one line with its intervals."""
     x, means = places(found, values), np.array([measures.mean() for measures in found.values()])
     ends = np.array([interval([m], mean) if len(m) > 1 else (m[0], m[0]) for m in found.values()])
     counts = sorted({len(m) for m in found.values()})
-    label = f"{name}, {counts[0]}{f' to {counts[-1]}' if counts[1:] else ''} seed{'s' * (counts[-1] > 1)} a point"
-    colour, style = look
+    label = f"{literal(name)}, {counts[0]}{f' to {counts[-1]}' if counts[1:] else ''} seed{'s' * (counts[-1] > 1)} a point"
+    colour, style, width = look
     bars = np.maximum([means - ends[:, 0], ends[:, 1] - means], 0)
-    axes.errorbar(x, means, bars, fmt=style, color=colour, lw=1.5, marker="o", ms=4, capsize=3, label=label)
+    axes.errorbar(x, means, bars, fmt=style, color=colour, lw=width, marker="o", ms=4, capsize=3, label=label)
     if seeds:
         for place, measures in zip(x, found.values(), strict=True):
             axes.plot(np.full(len(measures), place), measures, ".", color=colour, ms=4, alpha=0.5)

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import column, column_curve, per_generation, position
 from esac_mpi.analysis.evaluations import evaluations, policies
-from esac_mpi.analysis.figures import COLOURS, Axes, Figure, legend_below, name_axis, panels
-from esac_mpi.analysis.names import POLICIES, legend
+from esac_mpi.analysis.figures import Axes, Figure, legend_below, name_axis, panels
+from esac_mpi.analysis.names import HALVES, POLICIES, legend
 from esac_mpi.record import RunFiles
 
 AXIS = {"return": "episodic return", "fitness": "fitness: episodic return of a member"}
@@ -17,9 +18,10 @@ def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
         curve = column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):
             axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
-    others = [name for name in policies(run) if name not in POLICIES]
+    of = {**dict(zip(POLICIES, HALVES, strict=True)), **{name: name for name in COLOURS}}
+    look = looks({policy: of.get(policy, run.config.algorithm) for policy in policies(run)})
     for policy in policies(run):
-        colour = COLOURS[[*POLICIES, *others].index(policy) % len(COLOURS)]
+        colour = look[policy].colour
         generations, returns = evaluations(run, policy)
         if not len(returns):
             continue
@@ -33,9 +35,10 @@ def draw_spread(axes: Axes, run: RunFiles, x: str) -> None:
     """Draw the members' returns of one run: median, quartiles and extremes."""
     parts = [column_curve(run, x, per_generation(run, lambda f, axis, q=q: np.nanquantile(f, q, axis))) for q in np.arange(5) / 4]
     where, low = parts[0].x, parts[0].y
-    axes.fill_between(where, low, parts[4].y, color=COLOURS[0], alpha=0.12, lw=0, label="members, worst to best")
-    axes.fill_between(where, parts[1].y, parts[3].y, color=COLOURS[0], alpha=0.35, lw=0, label="quartiles")
-    axes.plot(where, parts[2].y, color=COLOURS[0], lw=1.2, label="median")
+    colour = looks({"members": run.config.algorithm})["members"].colour
+    axes.fill_between(where, low, parts[4].y, color=colour, alpha=0.12, lw=0, label="members, worst to best")
+    axes.fill_between(where, parts[1].y, parts[3].y, color=colour, alpha=0.35, lw=0, label="quartiles")
+    axes.plot(where, parts[2].y, color=colour, lw=1.2, label="median")
 
 
 def draw_alone(run: RunFiles, what: str, x: str) -> Figure:

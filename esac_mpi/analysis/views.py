@@ -106,6 +106,15 @@ def one(run: RunFiles) -> Table:
     return grid
 
 
+def line(run: RunFiles | str) -> str:
+    """Return the view of a run as one line, which stays what it is until the run has got on; of one that cannot be read, why."""
+    if isinstance(run, str):
+        return run
+    shown = figures(run)
+    told = f"{shown['status']}{advice(run)}, generation {shown['gen']}, {shown['budget']} of the budget"
+    return f"{run.path}: {told}, return {shown['return']}, best {shown['best']}, {shown['steps/s']} steps/s, {shown['left']} left"
+
+
 def advice(run: RunFiles) -> str:
     """Return what to do about a run that is over but not complete."""
     command = resume_command(run) if run.state in measures.OVER else None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from esac_mpi.analysis.colours import Look, algorithm_of, looks
 from esac_mpi.clock.cluster import Cluster
 from esac_mpi.clock.generations import Generation, ticks
 from esac_mpi.noise import pieces
@@ -128,14 +129,12 @@ def draw(curves: dict[int, dict[str, np.ndarray]], points: dict[str, list[tuple[
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    look = looks({name: algorithm_of(name) for lines in curves.values() for name in lines if algorithm_of(name)})
     figure, panels = plt.subplots(1, len(curves), figsize=(1 + 4.2 * len(curves), 4.4), squeeze=False, layout="constrained")
     for axes, (n, lines) in zip(panels[0], curves.items(), strict=True):
-        for (name, seconds), (colour, style) in zip(
-            ((k, v) for k, v in lines.items() if k != "ranks"),
-            (("#0072B2", "-"), ("#D55E00", "-"), ("#009E73", "-"), ("0.5", ":")),
-            strict=False,
-        ):
-            axes.loglog(lines["ranks"], seconds, style, color=colour, lw=1.6, label=f"{name}, simulated")
+        for name in (name for name in lines if name != "ranks"):
+            colour, style, width = look.get(name, Look("0.5", ":"))
+            axes.loglog(lines["ranks"], lines[name], style, color=colour, lw=width, label=f"{name}, simulated")
             if n == min(curves) and name in points:
                 axes.loglog(*zip(*points[name], strict=True), "o", ms=5, mfc="none", color=colour, label=f"{name}, measured")
         axes.set(title=f"n = {n:,}", xlabel="ranks", ylabel="seconds per generation")

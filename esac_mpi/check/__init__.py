@@ -25,15 +25,17 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     ranks: list[rank.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
     exchanged = exchange.look(world)
-    lines = []
+    lines, left = [], None
     if world.rank == 0:
         lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
         lines += task.playing(config, ranks)
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
-        lines += [*run.foreseen(config, fresh, env, ranks, world), exchanged] if not place[0].fatal else [exchanged]
-    if not world.from_root(any(line.fatal for line in lines)):
-        lines += cost.look(config, env, ranks, world, counter.Counter(1), seconds_left)
+        found, left = run.foreseen(config, fresh, env, ranks, world) if not place[0].fatal else ([], None)
+        lines += [*found, exchanged]
+    left = world.from_root(None if any(line.fatal for line in lines) else left)
+    if left:
+        lines += cost.look(config, env, ranks, world, counter.Counter(1), seconds_left, left)
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"

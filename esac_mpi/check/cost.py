@@ -31,11 +31,17 @@ UPDATES = 50  # of a measured phase, at least
 
 
 def look(
-    chosen: config.Config, env: envs.Env | None, ranks: list[Rank], world: World, scratch: Memory, seconds_left: float
+    chosen: config.Config,
+    env: envs.Env | None,
+    ranks: list[Rank],
+    world: World,
+    scratch: Memory,
+    seconds_left: float,
+    left: config.Budget,
 ) -> list[Line]:
     """Measure the pieces and return the line, on rank 0. All ranks call this. What is made here is thrown away.
 
-    scratch: gives memory that no other rank sees. seconds_left: what this job has [s].
+    scratch: gives memory that no other rank sees. seconds_left: what this job has [s]. left: of the run's budget.
     """
     if env is None or any(rank.task for rank in ranks):
         return []
@@ -49,7 +55,7 @@ def look(
         return []
     if isinstance(pieces, str):
         return [Line("forecast", f"none: {pieces}")]
-    return [line(chosen, pieces, world.size, math.ceil(world.size / world.nodes), seconds_left)]
+    return [line(chosen, pieces, world.size, math.ceil(world.size / world.nodes), seconds_left, left)]
 
 
 def measured(
@@ -214,11 +220,15 @@ def timed(action: Callable[[], Any], repeats: int) -> float:
     return float(np.median(seconds))
 
 
-def line(chosen: config.Config, pieces: Pieces, ranks: int, per_node: int, seconds_left: float) -> Line:
+def line(
+    chosen: config.Config, pieces: Pieces, ranks: int, per_node: int, seconds_left: float, left: config.Budget | None = None
+) -> Line:
     """Return the line: what the run takes to the end of its budget, and what would help most.
 
-    Where episodes end early it is a range: as those of the initial policy, and with all to the horizon.
+    Where episodes end early it is a range: as those of the initial policy, and with all to the horizon. left: see `look`.
     """
+    begun = left not in (None, chosen.budget)
+    chosen = replace(chosen, budget=left or chosen.budget)
     on = outlook.cluster(ranks, per_node, pieces, ranks)
     later = pieces.at_horizon() if pieces.length < WHOLE * pieces.horizon else pieces
     own = outlook.outlook(chosen, later, on)
@@ -228,8 +238,9 @@ def line(chosen: config.Config, pieces: Pieces, ranks: int, per_node: int, secon
         low, high = map(form, sorted((getattr(first, name), getattr(own, name))))
         return low if low == high else f"{low} to {high}"
 
-    found = f"{span('generation', '{:.3g}'.format)} s a generation, {span('seconds', duration)} for the whole budget"
+    budget = "what is left of the budget" if begun else "the whole budget"
+    found = f"{span('generation', '{:.3g}'.format)} s a generation, {span('seconds', duration)} for {budget}"
     found += f", {span('core_hours', '{:.3g}'.format)} core-hours; ranks idle {span('idle', '{:.0%}'.format)} of the time"
     if (longest := max(first.seconds, own.seconds)) > seconds_left > 0:
         found += f"; that is {math.ceil(longest / seconds_left)} jobs of the time left"
-    return Line("forecast", found, advice.advice(chosen, later, on, own))
+    return Line("forecast", found, advice.advice(chosen, later, on, own, begun))

@@ -3,7 +3,11 @@
 import importlib.metadata
 import math
 import re
+import sys
 import time
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
 from esac_mpi import affinity, learners
 from esac_mpi.algorithms import ALGORITHMS
@@ -11,6 +15,7 @@ from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line, spans
 from esac_mpi.comm import World, binding
 from esac_mpi.config import Config
+from esac_mpi.shipped import PACKAGE
 
 SCHEDULER = re.compile(
     r"SLURM_(JOB_ID|ARRAY_TASK_ID|NTASKS|STEP_NUM_TASKS|JOB_NUM_NODES|CPUS_PER_TASK|RESTART_COUNT|JOB_PARTITION|JOB_END_TIME)"
@@ -43,12 +48,23 @@ def libraries(config: Config, ranks: list[Rank]) -> list[Line]:
     threads = sorted({rank.blas for rank in ranks})
     many = [text for text in threads if re.search(r"\b(?!1 )\d+ thread\(s\)", text)]
     kernel = sorted({rank.kernel for rank in ranks})
-    slow = "slower: install esac_mpi where there is a C compiler"
     return [
         Line("BLAS", "; ".join(threads), "set OMP_NUM_THREADS=1 before numpy is imported" if many else ""),
-        Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slow),
+        Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slower(sys.path)),
         learner(config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)),
     ]
+
+
+def slower(places: Sequence[str], package: Path = PACKAGE) -> str:
+    """Return how to have the compiled kernels, of a package that is without them; places: where Python looks for packages.
+
+    In a checkout it is found before the installed one, which may have them.
+    """
+    others = [path for place in places if (path := Path(place or ".", package.name).resolve()) != package.resolve()]
+    if there := next((path for path in others for suffix in EXTENSION_SUFFIXES if (path / f"_kernels{suffix}").is_file()), None):
+        remedy = f"pip install -e {package.parent}, or start elsewhere"
+        return f"slower: {package} is what runs, and the compiled ones are in {there}: {remedy}"
+    return "slower: install esac_mpi where there is a C compiler"
 
 
 def learner(config: Config, cores: list[int], ranks: int) -> Line:

@@ -9,7 +9,7 @@ from esac_mpi.check.counter import NO_START, begun
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.comm import World
-from esac_mpi.config import Config
+from esac_mpi.config import Budget, Config
 from esac_mpi.counters import Counters
 from esac_mpi.job import spent
 from esac_mpi.params import make_layout
@@ -18,29 +18,39 @@ if TYPE_CHECKING:
     from esac_mpi.record import Checkpoint
 
 
-def foreseen(config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World) -> list[Line]:
-    """Return the line about the run, on rank 0, which alone knows its files. Nothing is made, moved or locked."""
+def foreseen(
+    config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World
+) -> tuple[list[Line], Budget | None]:
+    """Return the line about the run, on rank 0, which alone knows its files, and what is left of its budget, None for nothing.
+
+    Nothing is made, moved or locked.
+    """
+    from esac_mpi import warm_start
     from esac_mpi.record import Run, source
 
     codes, path = set_up.exit_codes(world), set_up.run_directory(config)
+    if config.start_from and env is not None and warm_start.is_within(config.start_from, path):
+        return begun_from(config, env, origin(env, ranks), world), config.budget
     try:
         run = Run.foresee(path, config, origin(env, ranks), fresh)
         if config.own.follows and run.restored is None:
             source(config, path, origin(env, ranks))
     except tuple(codes) as error:
-        return [Line("run", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
+        code = next(c for kind, c in codes.items() if isinstance(error, kind))
+        return [Line("run", "refused", str(error), True, code)], None
     if run.restored is None:
         new = Line("run", f"a new run; the old one is moved to {run.aside}" if run.aside else "a new run")
-        return [new, *begun_from(config, env, origin(env, ranks), world)]
+        return [new, *begun_from(config, env, origin(env, ranks), world)], config.budget
     generation, counters = run.restored.generation, Counters()
     state.load(counters, run.restored.state, "counters.")
     if end := set_up.at_once(config, run, spent(config, generation, counters)):
         code, message = end
-        return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)]
+        return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)], None
     if told := half_way(config, env, world, run.restored):
-        return [Line("run", f"refused at generation {generation}", told, True)]
+        return [Line("run", f"refused at generation {generation}", told, True)], None
     changed = f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew" if run.task_changed else ""
-    return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)]
+    left = config.budget.left(generation, counters.env_steps, counters.nominal_steps)
+    return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)], left
 
 
 def half_way(config: Config, env: envs.Env | None, world: World, restored: "Checkpoint") -> str:

@@ -15,11 +15,12 @@ import os
 import sys
 from importlib import import_module
 
-from esac_mpi import log
+from esac_mpi import log, streams
 from esac_mpi.batch_system import speaks
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
-from esac_mpi.errors import lacks_mpi
-from esac_mpi.invocation import SCRIPT, called, nowhere, version
+from esac_mpi.errors import NotSaved, RunError, lacks_mpi
+from esac_mpi.invocation import SCRIPT, called, nowhere, version, without_arguments
+from esac_mpi.stop import EndsRun
 
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
@@ -41,12 +42,13 @@ def overview() -> str:
 def refusal(words: list[str]) -> str:
     """Return why there is no command to carry out, in a sentence."""
     if not words:
-        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {SCRIPT} --help says what they do"
+        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {called('--help')} says what they do"
     near = difflib.get_close_matches(words[0], NAMES, 1)
     meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"{SCRIPT}: no command '{words[0]}'; {meant}"
 
 
+@without_arguments()
 def begun(name: str, arguments: list[str]) -> int:
     """Call a command, on the ranks that there are where it is for several; return its exit code."""
     command = import_module(f"esac_mpi.commands.{name}")
@@ -64,12 +66,21 @@ def carry_out(name: str, arguments: list[str]) -> int:
             print(f"{SCRIPT}: {gone}", file=sys.stderr)
         return WRONG_USAGE
     try:
-        code = begun(name, arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        log.let_go()
-        return 0
+        try:
+            return begun(name, arguments)
+        finally:  # also after a help, which ends the program
+            sys.stdout.flush()
+    except EndsRun as error:  # of a task
+        print(f"{called(name)}: {error}", file=sys.stderr)
+        return RunError.code
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        streams.let_go()
+        if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
+            return 0
+        print(f"{called(name)}: standard output: {error.strerror}", file=sys.stderr)
+        return NotSaved.code
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
@@ -86,6 +97,7 @@ def carry_out(name: str, arguments: list[str]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Carry out what a command line asks for; return the exit code."""
+    streams.open_missing()
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in NAMES:
         return carry_out(words[0], words[1:])

@@ -31,8 +31,8 @@ import argparse
 import os
 
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))  # before numpy
+os.environ["MUJOCO_GL"] = "disabled"  # nothing is drawn
 
-import json
 import math
 import sys
 from importlib import import_module
@@ -43,6 +43,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.clock.cluster import HOST_PER_UPDATE, Cluster
 from esac_mpi.invocation import look_here
+from esac_mpi.streams import answer_alone, as_json
 
 OF_SCALING = ("task", "latency", "bandwidth", "cores_per_node", "updates_per_second", "host_per_update", "out")
 READS = {  # modules of esac_mpi.benchmarks: options that not all of them read
@@ -104,8 +105,9 @@ def main(argv: list[str]) -> int:
     if not options.json:
         print(HEADER, flush=True)
     try:
-        for measurement in import_module(f"esac_mpi.benchmarks.{options.name}").measurements(options):
-            print(json.dumps(measurement.plain()) if options.json else measurement.line(), flush=True)
+        with answer_alone(options.json) as answer:
+            for measurement in import_module(f"esac_mpi.benchmarks.{options.name}").measurements(options):
+                answer(as_json(measurement.plain()) if options.json else measurement.line())
     except Unusable as error:
         print(error, file=sys.stderr)
         return error.code

@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from esac_mpi.invocation import look_here
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
 from esac_mpi.policies.ranks import on_all
 from esac_mpi.record import Unreadable
+from esac_mpi.streams import answer_alone, as_json
 
 
 def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
@@ -94,6 +96,12 @@ def main(argv: list[str], world: Any) -> int:
     if not 0 <= options.weight_noise < np.inf:
         line.error("--weight-noise must be at least 0 and finite")
     look_here()
+    with answer_alone(options.json) as answer:
+        return evaluated(options, world, answer)
+
+
+def evaluated(options: argparse.Namespace, world: Any, answer: Callable[[str], object]) -> int:
+    """Answer on rank 0 with the evaluation; return the exit code."""
     try:
         policy, env = on_all(world, lambda: loaded(options), (Unreadable, envs.TaskError, Misfit, ImportError))
         if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
@@ -106,5 +114,5 @@ def main(argv: list[str], world: Any) -> int:
     found = report(policy, env, world, options, *played)
     found["not_finite"] = next(filter(None, world.gather(env.not_finite)), "")
     if world.rank == 0:
-        print(json.dumps(found) if options.json else text(policy, found))
+        answer(as_json(found) if options.json else text(policy, found))
     return 0

@@ -30,8 +30,8 @@ from typing import Any
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.experiments import design, running
-from esac_mpi.experiments.design import Planned
 from esac_mpi.experiments.jobs import submitted
+from esac_mpi.experiments.plan import Planned
 from esac_mpi.experiments.products import Recorder, drawn, keep, recorded
 from esac_mpi.experiments.shown import listing, shown
 

@@ -29,6 +29,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
+from esac_mpi import surroundings
 from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.relatives import Relative, Visits, visits, write
@@ -97,7 +98,8 @@ def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: A
     if len({*world.gather(population.state.generation)}) > 1:
         raise Unusable(f"{options.run}: the run has gone on while its checkpoint was read; try again")
     study = study_of(population, options, world)
-    found = relatives(study, options)
+    with surroundings.kept():
+        found = relatives(study, options)
     seen = visits(found) if study.dimensions else []
     if world.rank == 0:
         yield from pictures(study, found, seen, options)

@@ -2,10 +2,12 @@
 
     esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline|map]
                          [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
-                         [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T] [--task ID]] [--out NAME]
+                         [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T] [--task ID]]
+                         [--label TEXT ...] [--out NAME]
 
 Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
+--label names the groups, once for each in the legend's order: --label "ESAC, adopting" --label ES. An algorithm keeps its colour.
 One run: all its policies, unless --policy names one, with the band from worst to best episode, and mean and maximum of the noisy
 population; for fitness the quartiles and extremes of the members; for timeline every rank (of several runs, or against
 another --x than wall: their idle share). Returns are of noise-free evaluations, of the better of a run's
@@ -27,12 +29,22 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread
+from esac_mpi.analysis.command import (
+    add_labels,
+    add_machine,
+    add_policy,
+    add_runs,
+    ended,
+    machine_of,
+    opened,
+    parser,
+    refuse_unread,
+)
 from esac_mpi.analysis.curves import AXES
 
 KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
 OF_MACHINES = ("ranks", "updates_per_second")  # options
-OF_CURVES, OF_MAPS = ("x", "seeds", *OF_MACHINES), ("reach", "within", "task")
+OF_CURVES, OF_MAPS = ("x", "seeds", "label", *OF_MACHINES), ("reach", "within", "task")
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
@@ -48,7 +60,7 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
         return
     runs = opened(options.runs)
     name = "learning_curve" if options.what == "return" else options.what
-    drawing = figure(runs, options.what, options.x, options.policy, options.seeds, machine_of(options))
+    drawing = figure(runs, options.what, options.x, options.policy, options.seeds, machine_of(options), options.label)
     yield from save(drawing, options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
 
 
@@ -71,6 +83,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--x", choices=AXES, help="horizontal axis; default: env_steps, training_episodes for training")
     add_policy(line, "whose returns")
     add_machine(line)
+    add_labels(line)
     line.add_argument("--reach", type=float, metavar="RETURN", help="of a map; default: what two variants reach")
     line.add_argument("--task", metavar="ID", help="of a map: of this one alone; default: a picture of each")
     line.add_argument("--within", type=float, default=inf, metavar="T", help="of a map: blank where it takes longer [s]")

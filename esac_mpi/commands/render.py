@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import Policy, envs
+from esac_mpi import Policy, envs, surroundings
 from esac_mpi.analysis.command import parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.invocation import look_here
@@ -30,6 +30,7 @@ from esac_mpi.rollout import play
 LONGEST = 10_000  # what is shown of a task without a time limit [steps]
 RATE = 25.0  # most pictures of a film [1/s]
 GAP = 4  # between the pictures of a strip [pixels]
+watched = surroundings.kept()(play)
 
 
 def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
@@ -41,8 +42,8 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     if options.start == "tilted":
         body = posture.Body(env)
         start = lambda: body.tilt(options.degrees, generator(options.seed, Purpose.EPISODE))  # noqa: E731
-    cap = math.ceil(options.seconds / step)
-    length = play(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length  # below the same, to the bit
+    cap = math.ceil(options.seconds / step - 1e-9)  # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
+    length = watched(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length  # below the same, to the bit
     wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
@@ -58,7 +59,7 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
                     if filmed:
                         take(image)
 
-            play(stage.Watched(env, see, start), policy, episode_seed, cap=cap)
+            watched(stage.Watched(env, see, start), policy, episode_seed, cap=cap)
     finally:
         camera.close()
     width = strip[0].width + GAP
@@ -109,6 +110,8 @@ def main(argv: list[str]) -> int:
         names = ("trials.png", "trials.pdf") if options.trials else ("strip.png",)
         files = [options.out] if options.out else [policy.path.with_name(name) for name in names]
         if options.trials:
+            import matplotlib  # noqa: F401 - for the picture, before trials that take minutes
+
             found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
             verdict = recovery.verdict(found, options.degrees, stage.seconds_per_step(env))
             recovery.draw(found, f"{policy.task}, return {policy.episodic_return:.0f}\n{verdict}", files)

@@ -24,7 +24,6 @@ pruned, complete; of equals, what has published nothing for longest), return, le
 """
 
 import argparse
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -38,6 +37,7 @@ from esac_mpi.analysis.tables import aligned
 from esac_mpi.config import ConfigError
 from esac_mpi.log import compact, duration
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.streams import as_json
 
 COLUMNS = {
     "status": "{}", "task": "{}", "algorithm": "{}", "seed": "{}", "ranks": "{}", "generation": "{}", "steps": "{}",
@@ -107,7 +107,7 @@ def main(argv: list[str]) -> int:
     chosen = choice_of(options, "task").of(runs)
     rows = [summary(runs[path]) for path in (filter(set(chosen).__contains__, runs) if given else chosen)]
     if options.json:
-        print("\n".join(map(json.dumps, rows)), end="\n" * bool(rows))
+        print("\n".join(map(as_json, rows)), end="\n" * bool(rows))
     elif options.resume:
         print("".join(f"{row['resume']}\n" for row in rows if row["resume"]), end="")
     elif runs:

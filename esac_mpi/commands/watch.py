@@ -6,9 +6,9 @@
 One run: its figures one by one; several: a line each, what needs you first: failed, dead, stopped (requeue), running (before
 others those that have published nothing for longest), given up by a search (pruned), complete. --status and --task choose,
 --sort orders. Files are published at most every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and
-time left are of the last 20 generations. A run that died without a word (killed, node lost) is recognised by its free lock, on
-another host once it has published nothing for two minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run whenever
-its files have changed; no MPI, no torch.
+time left are of the last 20 generations. Into a pipe or a file goes a line whenever a run has got on. A run that died without
+a word (killed, node lost) is recognised by its free lock, on another host once it has published nothing for two minutes. Ctrl-C
+ends the watching, not the runs. Cost: 0.05 s a run whenever its files have changed; no MPI, no torch.
 Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
 """
 
@@ -38,13 +38,14 @@ class Watched:
         self.choice = choice
         self.runs: dict[Path, RunFiles | str] = {}
         self.code = 0
+        self._seen: dict[Path, list[tuple[int, int]]] = {}
         for path in paths:
+            self._seen[path] = _stamp(path)  # before it is read: what is published meanwhile is seen at the next look
             try:
                 self.runs[path] = Run.open(path)
             except (Refused, ConfigError, Unreadable) as error:
                 print(error, file=sys.stderr)
                 self.code = 65 if isinstance(error, Unreadable) else 2
-        self._seen = {path: _stamp(path) for path in self.runs}
 
     def refresh(self) -> None:
         """Read what has changed; a run that cannot be read any more is replaced by the reason."""
@@ -56,6 +57,12 @@ class Watched:
                 self.runs[path] = Run.open(path)
             except (Refused, ConfigError, Unreadable) as error:
                 self.runs[path] = str(error)
+
+    def are_over(self) -> bool:
+        """Read what has changed; say whether all runs are over, and what they left has been read."""
+        over = self.over
+        self.refresh()
+        return over and self.over
 
     @property
     def over(self) -> bool:
@@ -89,13 +96,28 @@ def watch(watched: Watched, every: float, console: Console) -> None:
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
-        while not watched.over:
-            time.sleep(every)
-            watched.refresh()
+        over = False
+        while not over:
+            over = watched.are_over()
             live.update(watched.view(console.width, console.height - TITLES), refresh=True)
+            time.sleep(0.0 if over else every)
     finally:
         live.stop()
         console.show_cursor(True)
+
+
+def told(watched: Watched, every: float) -> None:
+    """Print a line whenever one of the runs has got on, until all are over: into a pipe or a file there is nothing to redraw."""
+    before: dict[Path, str] = {}
+    over = False
+    while not over:
+        over = watched.are_over()
+        now = {path: views.line(watched.runs[path]) for path in watched.choice.of(watched.runs)}
+        for path, line in now.items():
+            if before.get(path) != line:
+                print(line, flush=True)
+        before = now
+        time.sleep(0.0 if over else every)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -117,8 +139,10 @@ def main(argv: list[str]) -> int:
     try:
         if options.once:
             console.print(watched.view(console.width))
-        else:
+        elif console.is_terminal and not console.is_dumb_terminal:
             watch(watched, max(0.1, options.every), console)
+        else:
+            told(watched, max(0.1, options.every))
     except KeyboardInterrupt:
         return 130
     return watched.code

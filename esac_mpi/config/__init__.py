@@ -12,6 +12,7 @@ from esac_mpi.config.continuing import FREE, WARN, differences
 from esac_mpi.config.distribution import CEM, CEMRL, individuals
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
+from esac_mpi.config.exact import exact
 from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
 from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, to_toml
 from esac_mpi.config.genetic import ERL
@@ -29,6 +30,6 @@ __all__ = [
     "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
     "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "changed", "check", "child_slots", "differences",
-    "flatten", "from_table", "hint", "idle", "individuals", "joined", "load", "marks", "members", "plain", "read_file",
+    "exact", "flatten", "from_table", "hint", "idle", "individuals", "joined", "load", "marks", "members", "plain", "read_file",
     "read_toml", "resolved", "settings", "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

@@ -90,8 +90,12 @@ class AESRL(Table):
     """Gain K_rl of the controller of how many individuals are trained. P: Eq. 3; C: 50."""
     rl_share: Fraction = 0.5
     """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
-    mean_episodes: PositiveInt = 5
-    """Episodes of the mean by which its return is known anew with each individual [episodes]; not of nominal_steps. C: 5."""
+    mean_episodes: NonNegativeInt = 5
+    """Episodes of the mean that an individual's worker plays, so that its return is known [episodes]; not of nominal_steps. None
+    (0) will do with rank_oldest, which does not read that return. C: 5."""
+    mean_reused: Annotated[bool, OnlyWith(mean_rule=BY_RETURN)] = True
+    """Whether these are played only until the return of the mean is known, and again once it has moved: while p = 0 it stays the
+    same policy. C: with every individual. Ours."""
     start_steps: NonNegativeInt = 10_000
     """Steps of individuals before any is trained, and before the distribution moves [steps]. C, where it does move."""
     lr_actor: PositiveFloat = 1e-3
@@ -136,5 +140,8 @@ class AESRL(Table):
             yield f"aes_rl.mean_rule = full_move: {told}; variance_rule = success"
         if self.variance_rule == "success" and self.mean_rule != "full_move":
             yield f"aes_rl.variance_rule = success: goes with mean_rule = full_move, not {self.mean_rule}"
+        if self.mean_rule != "rank_oldest" and not self.mean_episodes:
+            told = f"mean_rule = {self.mean_rule} compares with the mean's return"
+            yield f"aes_rl.mean_episodes = 0: {told}; 1 or more, or mean_rule = rank_oldest"
         if self.mean_rule in ("absolute", "relative") and not self.rl_share:
             yield f"aes_rl.rl_share = 0: with mean_rule = {self.mean_rule} nothing would search; linear, sigmoid or full_move"

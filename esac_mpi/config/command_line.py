@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_origin
 
-from esac_mpi import log
+from esac_mpi import streams
 from esac_mpi.config import kwargs
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
@@ -16,6 +16,7 @@ from esac_mpi.config.instead import no_file
 from esac_mpi.config.joining import joined
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import ALGORITHMS, Config
+from esac_mpi.invocation import program
 
 
 def as_words(value: Any) -> list[str]:
@@ -119,9 +120,9 @@ def _parse(argv: list[str], default: Config) -> Config:
     tables.primitive_rule(_json_of)
     with tables:
         try:
-            return tyro.cli(type(default), prog="esac_mpi", description=text, default=default, args=argv, config=flags)
-        except BrokenPipeError:  # the reader, `head` say, has seen enough of the help
-            log.let_go()
+            return tyro.cli(type(default), prog=program(), description=text, default=default, args=argv, config=flags)
+        except OSError:  # the reader, `head` say, has seen enough of the help; or nothing takes it
+            streams.let_go()
             raise SystemExit(0) from None
 
 

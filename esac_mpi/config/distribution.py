@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
@@ -93,4 +94,5 @@ class CEMRL(CEM):
 def individuals(table: CEM) -> tuple[int, int]:
     """Return how many elites there are, and how many individuals gradients train."""
     n = table.population_size
-    return max(1, round(table.elite_fraction * n)), round(getattr(table, "trained_fraction", 0.0) * n)
+    trained = getattr(table, "trained_fraction", 0.0)
+    return max(1, round(exact(table.elite_fraction) * n)), round(exact(trained) * n)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
+from esac_mpi.config.exact import exact
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
 # SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
@@ -170,8 +171,9 @@ class ESAC(Evolution):
     replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
     begins in; those of them whose return is better than the mean of the learner's own whole episodes in the last phase with
-    such, an old one where its episodes have come to outlast a phase; or some members' by chance. Rank 0 plays them again when
-    it begins, from (parent, seed, sign, sigma), and holds each return against the one that was gathered."""
+    such, an old one where its episodes have come to outlast a phase, and the best where none has had any, as in the first; or
+    some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds each return
+    against the one that was gathered."""
     replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))] = 2
     """Members whose episodes a phase plays again [members]. Beside the evaluation their parameters are kept until it enters, 4 d
     bytes each."""
@@ -224,7 +226,7 @@ def members(evolution: Evolution) -> int:
 
 def winners(esac: ESAC) -> int:
     """Return |W| = round(e n) [members]."""
-    return round(esac.winner_fraction * esac.population_size)
+    return round(exact(esac.winner_fraction) * esac.population_size)
 
 
 def child_slots(esac: ESAC) -> int:

@@ -106,7 +106,15 @@ def _coerce(name: str, value: Any, source: str) -> Any:
         if type(value) is kind or (kind is float and type(value) is int):
             return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses
         wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[kind]
+        wanted += _whose_id(value) if name == "task.id" else ""
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
+
+
+def _whose_id(value: Any) -> str:
+    """Return how a task is named, by the id of an environment or its spec if that is what stands for it."""
+    known = getattr(getattr(value, "spec", value), "id", None)
+    like = f"'{known}', or" if isinstance(known, str) else "'Pendulum-v1', or"
+    return f", the id by which gymnasium.make finds the task: {like} 'module:EnvId' where a module of your own registers it"
 
 
 def _toml_key(name: str) -> str:

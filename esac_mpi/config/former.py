@@ -9,6 +9,10 @@ from esac_mpi.config.readings import PRINTED
 FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac.replayed"}  # and what took its place
 AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
 WHOLE = 35  # so of [esac], in 0.1.0 with 48, some fewer before
+BEFORE: dict[tuple[str, int], dict[str, Any]] = {  # a table and its fields in 0.1.0 -> what was done before there were others
+    ("aes_rl", AES_RL_0_1_0): {"aes_rl.mean_reused": False},
+    ("erl", 42): {"erl.injection": "kept"},
+}
 
 
 def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -23,6 +27,9 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         found.setdefault("esac.replayed", "none")
     if "aes_rl.order" not in found and sum(name.startswith("aes_rl.") for name in found) == AES_RL_0_1_0:
         found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
+    for (table, fields), before in BEFORE.items():
+        if sum(name.startswith(f"{table}.") for name in found) >= fields:
+            found = before | found
     if "esac.adoption_wins" not in found and sum(name.startswith("esac.") for name in found) >= WHOLE:
         found = PRINTED | found  # what were the defaults
     return found

@@ -1,10 +1,12 @@
 """Table of the ERL family: actors that evolve by a genetic algorithm, and a learner that shares their experience."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
@@ -23,7 +25,12 @@ IDLE = {  # what a phase that takes over the episodes of others does not read of
 
 def elites(population_size: int, fraction: float) -> int:
     """Return how many members are elites."""
-    return max(1, int(fraction * population_size))
+    return max(1, math.floor(exact(fraction) * population_size))
+
+
+def imitations(states: int, batch: int) -> int:
+    """Count an epoch's steps in which a child imitates its parents in so many states; a batch has all where they are fewer."""
+    return max(states // batch, min(states, 1))
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,9 @@ class ERL(Table):
     sync_interval: PositiveInt = 10
     """Generations between two injections of the learner's actor into the population, omega [generations]. P: Table 4, 10 on
     HalfCheetah and Swimmer, else 1."""
+    injection: Literal["kept", "worst", "worst_or_next"] = "kept"
+    """Whose place it takes: that of the worst member that was kept, which is neither an elite's copy nor a child; of the worst by
+    fitness, whoever has its slot now (C: ERL's); or of the next slot where that is the best elite's copy (C: PDERL's)."""
     mutation_probability: Fraction = 0.9
     """Chance of a member to be mutated, unless it is the copy of an elite. P: Table 3."""
     mutation_magnitude: Annotated[PositiveFloat, OnlyWith(mutation="proximal")] = 0.1
@@ -89,7 +99,8 @@ class ERL(Table):
     distillation_epochs: Annotated[PositiveInt, OnlyWith(crossover="distillation")] = 12
     """Epochs in which a child learns to imitate its parents [epochs]. P: Table 3."""
     distillation_batch: Annotated[PositiveInt, OnlyWith(crossover="distillation")] = 128
-    """States of a step of that, N_C; an epoch has as many steps as this goes into the memory [states]. P: Table 3."""
+    """States of a step of that, N_C, all where the memory has fewer; an epoch has as many steps as this goes into it [states]. P:
+    Table 3."""
     lr_distillation: Annotated[PositiveFloat, OnlyWith(crossover="distillation")] = 1e-3
     """Adam's learning rate of that. P: Table 3."""
     distillation_start: Annotated[Literal["random", "worse"], OnlyWith(crossover="distillation")] = "random"
@@ -110,8 +121,8 @@ class ERL(Table):
     """Who learns from all transitions: DDPG with the paper's networks, of the fields below; or TD3 or SAC with the policy's, of
     their own tables."""
     exploration_clip: bool = True
-    """Whether actions of the learner's own episodes are clipped to the bounds after noise is added, or noise is left to the task
-    (ERL's public code; PDERL's clips)."""
+    """Whether actions of the learner's own episodes are clipped to the bounds after noise is added (PDERL's public code), or the
+    task takes them, and the critic learns from them, wherever noise has them (ERL's). A task may insist on its bounds."""
     ou_theta: PositiveFloat = 0.15
     """Pull towards 0 of the Ornstein-Uhlenbeck noise of the learner's episodes, a step. C."""
     ou_sigma: NonNegativeFloat = 0.2

@@ -58,9 +58,10 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
         "erl.distillation_start": "worse",
         "erl.time_limits": "termination",
         "erl.initial_last_layer": 1.0,
+        "erl.injection": "worst_or_next",
     },
 }
-UNCLIPPED = {"erl.exploration_clip": False}  # ERL's public code alone: PDERL's clips
+ERL_ALONE = {"erl.exploration_clip": False, "erl.injection": "worst"}  # in ERL's public code; PDERL's clips, and spares an elite
 ERL_ACTOR = {"policy.hidden": (128, 128), "policy.activation": "tanh", "policy.layer_norm": True}  # as the public code of ERL
 CEM_ACTOR = {"policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
 
@@ -71,7 +72,7 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
         reading = given.get("erl.reading", ERL.reading)
-        return form | ERL_ACTOR | ERL_READINGS[reading] | (UNCLIPPED if (algorithm, reading) == ("erl", "repo") else {})
+        return form | ERL_ACTOR | ERL_READINGS[reading] | (ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {})
     if algorithm in ("cem", "cem_rl", "aes_rl"):
         return CEM_ACTOR
     return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}

@@ -43,6 +43,11 @@ class Budget(Table):
         """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
         return self.generations or math.inf, self.env_steps or math.inf, self.nominal_steps or math.inf
 
+    def left(self, generations: int, env_steps: int, nominal_steps: int) -> "Budget":
+        """What is left of each limit after so much, 1 at least."""
+        done = {"generations": generations, "env_steps": env_steps, "nominal_steps": nominal_steps}
+        return Budget(**{name: limit and max(limit - done[name], 1) for name, limit in asdict(self).items()})
+
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
         if not any(asdict(self).values()):
@@ -99,10 +104,13 @@ class Checkpoint(Table):
     """Generations between checkpoints [generations]; 0 = by time only."""
     every_minutes: NonNegativeFloat = 10.0
     """Longest time between checkpoints [min]; 0 = by generations only."""
+    unsaved_minutes: NonNegativeFloat = 30.0
+    """The run ends, with exit code 74, when no checkpoint could be written for so long: a full disk, a file system that is away
+    [min]; 0 = it goes on to its end."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing is saved before the end."""
-        if not any(asdict(self).values()):
+        if not (self.every_generations or self.every_minutes):
             yield f"{table}.every_generations and {table}.every_minutes are both 0: a run that is killed would lose all"
 
 

@@ -11,12 +11,14 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi import kernels
+from esac_mpi import kernels, surroundings
+from esac_mpi.stop import EndsRun
 
 Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> observation, reward, terminated
 
@@ -25,6 +27,8 @@ OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 RETURNED = "Gymnasium's reset returns observation and info, its step observation, reward, terminated, truncated and info"
 LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
+GL, OFF = "MUJOCO_GL", "disabled"  # by what MuJoCo draws, and that it does not
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class TaskError(Exception):
@@ -45,6 +49,8 @@ def broken(id: str, what: str, error: Exception) -> TaskError:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     hint = f"; {RETURNED}" if "to unpack" in said else ""
+    if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
+        hint = f"; looked for in {surroundings.directory()}, to which a task is brought back: name the file in full"
     return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
 
 
@@ -62,6 +68,15 @@ def finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
         env.not_finite = f"{what}[{index}] is {numbers[index]}"
         raise UnstablePhysics(f"{env.id}: {env.not_finite}")
     return numbers
+
+
+class LeftPython(EndsRun):
+    """A task whose code ends the program, by sys.exit or a parser of arguments."""
+
+    @classmethod
+    def by(cls, end: SystemExit, id: str, what: str) -> "LeftPython":
+        """Return what to say of it."""
+        return cls(f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task must raise an error")
 
 
 class Env(Protocol):
@@ -101,11 +116,14 @@ def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(half > 0, half, half.dtype.type(1))
 
 
-def transition(env: Env, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool] | None:
-    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from."""
+def transition(env: Env, action: np.ndarray, bounded: bool = True) -> tuple[np.ndarray, float, bool, bool] | None:
+    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from.
+
+    bounded: whether rounding may not leave the bounds; else the task gets the action as it is, wherever noise has taken it.
+    """
     scaled = (env.high + env.low) / 2 + (env.high - env.low) / 2 * action
     try:
-        answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high))  # rounding may have left the bounds
+        answer = env.step(np.minimum(np.maximum(scaled, env.low), env.high) if bounded else scaled)
     except UnstablePhysics:
         return None
     observation, reward, *_ = answer
@@ -116,7 +134,7 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
     """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0, CyclicMDP-v0 or CyclicMDPRepo-v0.
 
     `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps]. kwargs: of gymnasium.make, or of
-    the suite's function that makes a dm_control task. Raises TaskError.
+    the suite's function that makes a dm_control task. What its code changes of the process is put back. Raises TaskError.
     """
     if id in OWN:
         if kwargs:
@@ -124,34 +142,48 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
         from esac_mpi.envs.cyclic_mdp import RULES, CyclicMDP
 
         return CyclicMDP(id, task_horizon(id, RULES[id][1], horizon))
-    if id.startswith("dm_control/"):
-        with without_display():
-            from esac_mpi.envs.dm_control_env import DMControlEnv
-
-        return DMControlEnv(id, horizon, kwargs)
-    from esac_mpi.envs.gymnasium_env import GymnasiumEnv
-
+    adapter = _adapter(id)
     try:
-        return GymnasiumEnv(id, horizon, kwargs)
+        with surroundings.kept():
+            return drawn_or_not(lambda: adapter(id, horizon, kwargs))
     except (TaskError, ImportError, UnstablePhysics):
         raise
+    except SystemExit as end:
+        raise TaskError(str(LeftPython.by(end, id, "made"))) from end
     except Exception as error:  # a task is a user's own code
         raise broken(id, "made", error) from error
 
 
-@contextmanager
-def without_display() -> Iterator[None]:
-    """Let an import of dm_control look for no display, unless MUJOCO_GL says what to render with, which is put back.
+def _adapter(id: str) -> Callable[..., Env]:
+    """Return the class that has a task. dm_control looks for a display once, when it is imported, unless MUJOCO_GL is set."""
+    if not id.startswith("dm_control/"):
+        return drawn_or_not(lambda: import_module("esac_mpi.envs.gymnasium_env").GymnasiumEnv)
+    with drawing(os.environ.get(GL) or OFF):
+        return drawn_or_not(lambda: import_module("esac_mpi.envs.dm_control_env").DMControlEnv)
 
-    It looks once, when it is first imported: it renders nothing in this process afterwards. What else renders is free to.
-    """
-    chosen = os.environ.get("MUJOCO_GL")
-    os.environ.setdefault("MUJOCO_GL", "disabled")
+
+def drawn_or_not(make: Callable[[], Any]) -> Any:
+    """Return what is made, or imported, by MUJOCO_GL; where that fails, without drawing, which training needs none of."""
+    asked = os.environ.get(GL) or OFF
+    if asked.lower() != "glfw" or any(map(os.environ.get, DISPLAYS)):  # GLFW aborts the process where it has no display
+        try:
+            return make()
+        except Exception:
+            if asked == OFF:
+                raise
+    with drawing(OFF):
+        return make()
+
+
+@contextmanager
+def drawing(by: str) -> Iterator[None]:
+    """Let MUJOCO_GL say by what is drawn, for a while."""
+    chosen = os.environ.get(GL)
+    os.environ[GL] = by
     try:
         yield
     finally:
-        if chosen is None:
-            del os.environ["MUJOCO_GL"]
+        os.environ.pop(GL) if chosen is None else os.environ.update({GL: chosen})
 
 
 def is_discrete(env: Env) -> bool:
@@ -189,21 +221,31 @@ def task_horizon(id: str, own: float, requested: int) -> int:
     return int(limit)
 
 
-def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold."""
+def action_bounds(id: str, low: np.ndarray, high: np.ndarray, why: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold.
+
+    why: what to say of that.
+    """
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
     if not (np.abs(bounds) <= LARGEST / 2).all():
-        raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it.")
+        raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. {why}".rstrip())
     return bounds
 
 
 def rounded_out(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does; None where none does.
 
-    Actions are then to be clipped to them, in their type.
+    Actions are then to be taken back to them, in their type.
     """
     beyond = (env.low < np.ravel(low)).any() or (env.high > np.ravel(high)).any()
     return (low, high) if beyond else None
+
+
+def taken_back(env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+    """Clip an action, in the shape of the task's own bounds, to these if there are any, unless it is beyond those of `env`."""
+    if own is None or (action.ravel() < env.low).any() or (action.ravel() > env.high).any():
+        return action
+    return np.clip(action, *own)
 
 
 def import_mujoco() -> ModuleType:

@@ -18,6 +18,7 @@ from esac_mpi.envs import (
     import_mujoco,
     nearest,
     rounded_out,
+    taken_back,
     task_horizon,
     warning_counts,
 )
@@ -94,7 +95,7 @@ class DMControlEnv:
         return [self._env, self._env.task]
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        timestep = self._env.step(action if self._own_bounds is None else np.clip(action, *self._own_bounds))
+        timestep = self._env.step(taken_back(self, action, self._own_bounds))
         terminated = timestep.last() and timestep.discount == 0.0
         return self._flat(timestep.observation), float(timestep.reward), terminated, timestep.last()
 

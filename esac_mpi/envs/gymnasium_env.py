@@ -7,9 +7,10 @@ one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, 
 """
 
 import math
+import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -19,9 +20,11 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
+from esac_mpi import surroundings
 from esac_mpi.envs import (
     NO_KWARGS,
     OWN,
+    LeftPython,
     TaskError,
     UnstablePhysics,
     action_bounds,
@@ -30,11 +33,13 @@ from esac_mpi.envs import (
     is_of,
     nearest,
     rounded_out,
+    taken_back,
     task_horizon,
     warning_counts,
 )
 from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_step
+from esac_mpi.envs.registered import origin
 
 mujoco = import_mujoco()
 
@@ -50,6 +55,7 @@ class GymnasiumEnv:
     def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         self.id = id
         self._kwargs = kwargs
+        self._process = os.getpid()
         with taken(id, kwargs, lambda: _maker(id)):
             self._env = _build(id, kwargs)
             self._rebuild = _keeps_world(self._env)
@@ -57,7 +63,7 @@ class GymnasiumEnv:
         self._choices = space if isinstance(space, Discrete) else None
         self.discrete = self._choices is not None
         self.continuous_form = _continuous(id)
-        self.low, self.high = action_bounds(id, *_bounds(id, space))
+        self.low, self.high = action_bounds(id, *_bounds(id, space), _unbounded_by(self.layers))
         self.action_size = self.low.size
         self.observation_size = math.prod(_shape(self._env.observation_space))
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
@@ -80,13 +86,16 @@ class GymnasiumEnv:
         self._warnings[:] = 0  # where a task's own reset leaves them
         try:
             observation, _ = self._env.reset(seed=seed)
-        except Exception as error:
-            if not _is_unstable(error):
-                raise
-            raise UnstablePhysics(f"{self.id}: {error}") from error
+        except (Exception, SystemExit) as error:
+            self._raise_known(error)
+            raise
         if (data := self._data()) is not None:
             self._warnings = warning_counts(data)
-        return finite(self, "observation", _flat(observation))
+        try:
+            flat = _flat(observation)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{self.id}{_odd(observation)}") from error
+        return finite(self, "observation", flat)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
@@ -96,10 +105,9 @@ class GymnasiumEnv:
                 observation, reward, terminated = self._own_step(action)
             else:
                 observation, reward, terminated, truncated = self._library_step(action)
-        except Exception as error:
-            if not _is_unstable(error):
-                raise
-            raise UnstablePhysics(f"{self.id}: {error}") from error
+        except (Exception, SystemExit) as error:
+            self._raise_known(error)
+            raise
         self._steps += 1
         return finite(self, "observation", observation), reward, terminated, truncated or self._steps >= self.horizon
 
@@ -120,6 +128,14 @@ class GymnasiumEnv:
             layers.append(layers[-1].env)
         return layers
 
+    def _raise_known(self, error: BaseException) -> None:
+        """Raise what an error of the library's environment means, where that is known."""
+        if isinstance(error, SystemExit):
+            surroundings.end_child(self._process)
+            raise LeftPython.by(error, self.id, "played") from error
+        if _is_unstable(error):
+            raise UnstablePhysics(f"{self.id}: {error}") from error
+
     def _data(self) -> Any:
         """Return the simulator's state that the environment holds: its `data`, or what it calls so; None where it has none."""
         own = self._env.unwrapped
@@ -128,7 +144,10 @@ class GymnasiumEnv:
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
-        return _flat(observation), float(reward), bool(terminated), bool(truncated)
+        try:
+            return _flat(observation), float(reward), bool(terminated), bool(truncated)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{self.id}{_odd(observation, reward, terminated, truncated)}") from error
 
     def _native(self, action: np.ndarray) -> Any:
         """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
@@ -136,7 +155,7 @@ class GymnasiumEnv:
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-        return native if self._own_bounds is None else np.clip(native, *self._own_bounds)
+        return taken_back(self, native, self._own_bounds)
 
 
 def _maker(id: str) -> Any:
@@ -199,14 +218,8 @@ def _instead(id: str) -> str:
     if not colon:
         return nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
     package = module.partition(".")[0]
-    own = [f"{module}:{known}" for known, spec in gymnasium.registry.items() if _origin(spec).partition(".")[0] == package]
+    own = [f"{module}:{known}" for known, spec in gymnasium.registry.items() if origin(spec).partition(".")[0] == package]
     return nearest(id, own, f"{module} registers {', '.join(own[:5]) or 'none'}{', ...' * (len(own) > 5)}.")
-
-
-def _origin(spec: Any) -> str:
-    """Return the module of what makes an environment."""
-    maker = spec.entry_point
-    return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -223,13 +236,43 @@ def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
     return space.shape
 
 
-def _is_unstable(error: Exception) -> bool:
+def _is_unstable(error: BaseException) -> bool:
     """Return whether an error is MuJoCo's about its physics, or dm_control's, which is not imported for that."""
     return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
 
 
 def _flat(observation: np.ndarray) -> np.ndarray:
     return np.array(observation, np.float32).reshape(-1)  # a copy: an environment may return its own buffer
+
+
+ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {  # of a step, in its order: what it is, what makes it ours, in words
+    "observation": (_flat, "an array of numbers"), "reward": (float, "one number"),
+    "terminated": (bool, "True or False"), "truncated": (bool, "True or False"),
+}  # fmt: skip
+
+
+def _odd(*answer: Any) -> str:
+    """Say which part of a task's answer is not of its kind, the first such."""
+    for (what, (kind, wanted)), value in zip(ANSWER.items(), answer, strict=False):
+        try:
+            kind(value)
+        except (TypeError, ValueError):
+            shape = getattr(value, "shape", None)
+            given = f"{value!r:.80}" if shape is None else f"an array of shape {tuple(shape)}"
+            return f": its {what} is {given}; {wanted} is needed" + f", as {what}.item()" * (shape == (1,))
+    return " answers what cannot be read"
+
+
+def _unbounded_by(layers: list[Any]) -> str:
+    """Say what takes the bounds of the actions away, and what to do about it; "" where there are bounds."""
+    spaces = [layer.action_space for layer in layers]
+    if not isinstance(spaces[0], Box) or spaces[0].is_bounded():
+        return ""
+    for layer, inside in zip(layers, spaces[1:], strict=False):
+        if isinstance(inside, Box) and inside.is_bounded():
+            taken = f"Its wrapper {type(layer).__name__} takes the bounds away"
+            return f"{taken}: leave it out, as actions stay within bounds here, or put gymnasium's RescaleAction in its place."
+    return "Its action_space needs bounds."
 
 
 def _continuous(id: str) -> str:

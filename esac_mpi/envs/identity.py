@@ -163,6 +163,12 @@ def _used(tree: ast.Module, names: set[str]) -> ast.Module:
     return ast.Module([node for node in tree.body if node in kept], [])
 
 
+def registers(name: str) -> bool:
+    """Return whether a loaded module of the user's own registers a task when it is imported."""
+    tree = _own(name, set())
+    return tree is not None and any(_registers(node) for node in tree.body)
+
+
 def _registers(node: ast.stmt) -> bool:
     """Return whether a statement calls what may be gymnasium's register."""
     return any(isinstance(call, ast.Call) and ast.unparse(call.func).endswith("register") for call in ast.walk(node))

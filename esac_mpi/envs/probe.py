@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from esac_mpi.envs import Env, TaskError, UnstablePhysics, broken
+from esac_mpi import surroundings
+from esac_mpi.envs import Env, LeftPython, TaskError, UnstablePhysics, broken
 from esac_mpi.noise import Purpose, generator, integer
 
 STRETCHES = ((0, 40), (1, 20), (0, 40))  # which start states and actions, and how many steps; the last is the first again
@@ -49,13 +50,15 @@ def played(env: Env) -> Probe:
     """Play a task's stretches, see `probe`. Raises TaskError where that cannot be done."""
     env.not_finite = ""
     try:
-        with suppress(UnstablePhysics):  # of one start state
+        with suppress(UnstablePhysics), surroundings.kept():  # of one start state
             size = env.reset(integer(0, Purpose.PROBE)).size
             if size != env.observation_size:
                 raise TaskError(f"{env.id} observes {size} numbers, and its observation_space has {env.observation_size}.")
         return probe(env)
     except TaskError:
         raise
+    except LeftPython as error:
+        raise TaskError(str(error)) from error
     except Exception as error:  # a task is a user's own code
         raise broken(env.id, "played", error) from error
     finally:
@@ -63,8 +66,19 @@ def played(env: Env) -> Probe:
 
 
 def probe(env: Played) -> Probe:
-    """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`. Raises TaskError."""
-    first, other, again = [dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)) for stretch in STRETCHES]
+    """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`. Raises TaskError.
+
+    What its episodes change of the process is put back; what is to be as it is all the time, they must not change each time.
+    """
+    found, changes = list[dict[str, tuple[bytes, ...]]](), set[str]()
+    for stretch in STRETCHES:
+        with surroundings.kept() as changed:
+            found.append(dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)))
+        changes = surroundings.NEEDED & {*changed}
+    if changes:
+        remedy = "change that when the task is made, or put it back before reset and step return (docs/tasks.md)"
+        raise TaskError(f"{env.id}: its episodes change what a run needs as it is, {', '.join(sorted(changes))}; {remedy}")
+    first, other, again = found
     not_finite = getattr(env, "not_finite", "")  # a layer does not tell
     refuse_not_finite(env, first["rewards"] + other["rewards"], not_finite)
     digests = [f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS]

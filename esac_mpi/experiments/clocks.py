@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from esac_mpi.analysis.clock import computed
 from esac_mpi.analysis.measures import last
-from esac_mpi.experiments.design import Computed, Planned
+from esac_mpi.experiments.plan import Computed, Planned
 from esac_mpi.record import RunFiles
 
 METRICS = "metrics.h5"

@@ -20,7 +20,7 @@ sync_interval.
     imitations   with distilled children: G * E[children] * distillation_epochs * (memory_size / distillation_batch), E[children]
                  = the slots that neither elites nor tournaments keep, less those that elites' copies take
     evaluation   (G / every + 1) * policies * episodes * H     steps
-                 aes_rl mean_episodes * H of each individual more
+                 aes_rl mean_episodes * H of each individual more at most
 
     core-seconds = (population + learner + evaluation) * step + updates * update + imitations * imitation
                    + trained * update of an individual
@@ -53,7 +53,8 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import CEM, CEMRL, Config, Evolution, individuals, members, updated
 from esac_mpi.config.genetic import TOURNAMENT, elites
 from esac_mpi.evolution import p_sac
-from esac_mpi.experiments.design import FOLDER, Planned
+from esac_mpi.experiments.design import FOLDER
+from esac_mpi.experiments.plan import Planned
 from esac_mpi.invocation import called
 
 SPEEDS = FOLDER / "speeds.toml"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.experiments import design, estimates
-from esac_mpi.experiments.design import Planned
+from esac_mpi.experiments.plan import Planned
 from esac_mpi.experiments.shown import priced
 from esac_mpi.invocation import called
 

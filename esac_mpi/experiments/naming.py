@@ -1,15 +1,11 @@
 """What the names in an experiment's file have to be: known, and one for a task."""
 
-from typing import TYPE_CHECKING
-
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.names import meant
-
-if TYPE_CHECKING:
-    from esac_mpi.experiments.design import Budget, Experiment, Planned
+from esac_mpi.experiments.plan import Budget, Experiment, Planned
 
 
-def check_names(found: "Experiment", budget: "Budget", source: str) -> None:
+def check_names(found: Experiment, budget: Budget, source: str) -> None:
     """Raise Unusable where a budget names a task, variant or value that the experiment has not, or has values of no field."""
     for key, given, there in (
         ("tasks", budget.tasks, found.tasks), ("for_task", budget.for_task, found.tasks),
@@ -22,7 +18,7 @@ def check_names(found: "Experiment", budget: "Budget", source: str) -> None:
         raise Unusable(f"{source}: sweep needs both field and values, and a budget's values need a sweep")
 
 
-def refuse_one_task_twice(found: "Experiment", settled: "list[Planned]") -> None:
+def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
     """Raise Unusable where two tasks have one id, by which results are told apart."""
     names: dict[tuple[str, str, str], str] = {}
     for run in settled:

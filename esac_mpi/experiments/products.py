@@ -11,7 +11,7 @@ from pathlib import Path
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.results import rowfiles, rows
 from esac_mpi.experiments import design, running
-from esac_mpi.experiments.design import Experiment, Planned, Product
+from esac_mpi.experiments.plan import Experiment, Planned, Product
 from esac_mpi.record import RunFiles
 
 Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done

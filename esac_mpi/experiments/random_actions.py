@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import envs
+from esac_mpi import envs, surroundings
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results.rows import changes, form
 from esac_mpi.analysis.results.scores import random_returns
@@ -41,6 +41,7 @@ def played(env: envs.Env, episode: int) -> float:
     return explore(env, act, integer(0, Purpose.EVALUATION, 0, block=episode))[1].episodic_return
 
 
+@surroundings.kept()
 def returns(env: envs.Env, episodes: int) -> np.ndarray:
     """Return the returns of episodes [episodes]. Raises Unusable where the physics was unstable in one."""
     found = np.array([played(env, episode) for episode in range(episodes)])

@@ -23,7 +23,7 @@ from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ConfigError, differences
 from esac_mpi.experiments import clocks
-from esac_mpi.experiments.design import Planned
+from esac_mpi.experiments.plan import Planned
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 STATUS = "status.json"

@@ -9,7 +9,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import as_words
 from esac_mpi.experiments import design, estimates
 from esac_mpi.experiments.cores import Costs
-from esac_mpi.experiments.design import Planned
+from esac_mpi.experiments.plan import Planned
 
 
 def listing() -> Iterator[str]:

@@ -89,18 +89,19 @@ def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook 
     return found
 
 
-def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> str:
+def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: bool = False) -> str:
     """Return what keeps the ranks waiting and what would help most, as far as it is worth a remark. Raises Unforeseen.
 
-    own: the outlook of these settings on these ranks.
+    own: the outlook of these settings on these ranks. begun: whether the run keeps its settings, as one does that goes on.
     """
     free = outlook(config, replace(pieces, updating=0.0, playing=0.0), on)
     parts, waiting = [], 1 - free.seconds / own.seconds
     if on.ranks > 1 and own.idle >= IDLE and waiting >= GAIN:
         parts.append(f"all {on.ranks} ranks wait for the learner {waiting:.0%} of the time")
-    if schedule.can_be(config, on) and config.esac.phase_timing == "virtual":
+    if not begun and schedule.can_be(config, on) and config.esac.phase_timing == "virtual":
         parts += filter(None, [schedule.remark(config, schedule.fitting(config, pieces, on))])
-    better = sorted((o for o in others(config, pieces, on, own) if o.outlook.seconds <= (1 - GAIN) * own.seconds), key=order)
+    there = [other for other in others(config, pieces, on, own) if not (begun and other.words.startswith("--"))]
+    better = sorted((o for o in there if o.outlook.seconds <= (1 - GAIN) * own.seconds), key=order)
     alike, otherwise = ([o for o in better if o.as_much is wanted] for wanted in (True, False))
     if alike:
         parts.append(f"most would help {told(alike[0])}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
-from esac_mpi.config import Config, individuals
+from esac_mpi.config import Config, exact, individuals
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
@@ -20,7 +20,7 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     for k in count(1):
         own, due = pieces.members(n, episodes, k), bool(trained) and is_taught(cem, (k - 1) * steps)
         learns = due and is_taught(cem, (k - 1 - ahead) * steps)  # from a parallel critic once it was taught
-        climbed = round(cem.actor_updates_per_step * steps) * pieces.training if learns else 0.0
+        climbed = round(exact(cem.actor_updates_per_step) * exact(steps)) * pieces.training if learns else 0.0
         one = Generation(
             members=own[trained:],
             expected=np.ones(n - trained),
@@ -40,5 +40,5 @@ def is_taught(cem: Any, played: float) -> bool:
 
 def lessons(cem: Any, steps: float, trained: int) -> int:
     """Return the critic's updates of a generation after one of so many steps: as many for each actor, or for the mean."""
-    updates = round(cem.critic_updates_per_step * steps)
+    updates = round(exact(cem.critic_updates_per_step) * exact(steps))
     return updates // trained * trained if cem.critic == "serial" else updates

@@ -14,6 +14,7 @@ from esac_mpi.algorithms import ALGORITHMS, erl_births
 from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.config import Config, updated
+from esac_mpi.config.genetic import imitations
 from esac_mpi.forecast.learners import updates
 from esac_mpi.noise import Purpose, generator
 from esac_mpi.selection import Births, Kind
@@ -49,6 +50,6 @@ def drawn(config: Config, k: int) -> Births:
 
 def lasting(erl: Any, births: Births, pieces: Pieces, held: int) -> np.ndarray:
     """Return what each slot's next member takes [k] [s]; held: transitions in a member's memory."""
-    imitated = 2 * min(held, erl.memory_size // 2) // erl.distillation_batch * erl.distillation_epochs
+    imitated = imitations(2 * min(held, erl.memory_size // 2), erl.distillation_batch) * erl.distillation_epochs
     child = imitated * pieces.imitating if erl.crossover == "distillation" else pieces.crossing
     return (births.kind == Kind.CHILD) * child + births.mutated * pieces.mutating

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from esac_mpi.config.genetic import imitations
 from esac_mpi.learners.judges import Judging
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
 from esac_mpi.policy import Layout
@@ -72,17 +73,18 @@ def distilled(
 ) -> np.ndarray:  # fmt: skip
     """Return a child, float32 [d], that begins as `start` and imitates in each state [n, o] the parent whom the judge prefers.
 
-    Algorithm 1. An epoch has n // batch steps, of batches drawn independently of one another: with fewer states than a batch the
-    child is what it begins as.
+    Algorithm 1. An epoch has n // batch steps, of batches drawn independently of one another. With fewer states than a batch it
+    has one step, of n of them (public code); with none the child is what it begins as.
     """
+    if not len(states):
+        return start.copy()
+    steps, batch = epochs * imitations(len(states), batch), min(batch, len(states))
     with one_thread():
         acted = [actions(layout, activation, parent, states) for parent in (first, second)]
         wanted = preferred(judge, states, *acted)
         step = Imitation(layout, activation, start, batch, learning_rate)
         table = torch.from_numpy(np.concatenate([states, wanted], 1, dtype=np.float32))
-        steps = epochs * (len(states) // batch)
-        drawn = random.integers(len(states), size=(steps, batch)) if steps else ()
-        for indices in drawn:
+        for indices in random.integers(len(states), size=(steps, batch)):
             torch.index_select(table, 0, torch.from_numpy(indices), out=step.rows)
             step.run()
     return step.actor.network.vector(0)

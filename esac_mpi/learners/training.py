@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from esac_mpi.config import exact
 from esac_mpi.envs import Env, UnstablePhysics, transition
 from esac_mpi.kernels import count_in
 from esac_mpi.learners.replay import Replay
@@ -110,7 +111,7 @@ def started(env: Env, seed: int, k: int, returns: list[float], limit: int) -> tu
 
 def due(rate: float, since: int, now: int) -> int:
     """Return how many updates the training steps after `since` call for; no fraction is lost between phases."""
-    return round(rate * now) - round(rate * since)
+    return round(exact(rate) * now) - round(exact(rate) * since)
 
 
 def _play(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import envs
+from esac_mpi import envs, surroundings
 from esac_mpi.algorithms import head_scale_of
 from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
 from esac_mpi.noise import Purpose, generator, integer
@@ -33,6 +33,7 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
     return env
 
 
+@surroundings.kept()
 def episodes(
     world: Any, env: envs.Env, policy: Any, count: int, seed: int, weight_noise: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from esac_mpi.stop import EndsRun
+
 LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # ranks, as launchers tell
 
 
@@ -102,9 +104,9 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
     try:
         code = main(arguments, world)
     except Exception as problem:
-        if world.size == 1 and isinstance(problem, BrokenPipeError):  # of several the launcher reads what they say
+        if world.size == 1 and isinstance(problem, OSError | EndsRun):  # of several the launcher reads what they say
             raise
-        end_all(world, traceback.format_exc())
+        end_all(world, str(problem) if isinstance(problem, EndsRun) else traceback.format_exc())
         return 1
     world.free()
     return code

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi import surroundings
 from esac_mpi.envs import Env
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policies.posture import Body
@@ -48,6 +49,7 @@ class Trial:
         return "fell and came back" if (self.height < FALLEN).any() else "did not fall"
 
 
+@surroundings.kept()
 def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
     """Play the first WINDOW steps from tilted starts, even trials leaning forward, odd ones backward. Raises NoTilt."""
     body, found = Body(env), []

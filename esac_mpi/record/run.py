@@ -110,7 +110,7 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> RunFiles:
+    def open(cls, path: str | Path) -> RunFiles:
         """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
         return reading.open_run(Path(path))
 

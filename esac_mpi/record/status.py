@@ -2,18 +2,16 @@
 
 import json
 import logging
-import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from esac_mpi import batch_system
 from esac_mpi.record.errors import Unsaved
 from esac_mpi.record.files import replace
+from esac_mpi.streams import as_json
 
 STATUS = "status.json"
 
@@ -43,7 +41,7 @@ def writer(token: bytes) -> dict[str, Any]:
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
     """Replace status.json; where that fails, remove it first: no status is better than an old one, and its place may do."""
-    text = (json.dumps(_plain(entries), indent=1) + "\n").encode()
+    text = (as_json(entries, indent=1) + "\n").encode()
     try:
         replace(path / STATUS, [text])
     except Unsaved:
@@ -68,14 +66,3 @@ def died(last: Mapping[str, Any]) -> str:
         f"the run before this one ended without a word (host {host}, pid {pid}, status of {when}): "
         "killed, out of memory, its node lost, or an error that its output tells"
     )
-
-
-def _plain(value: Any) -> Any:
-    """Return the value as JSON has it: NaN and infinities become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

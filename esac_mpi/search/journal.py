@@ -7,7 +7,7 @@ a trial after one and a half. What a crash or a full disk left of a line is cut 
 could read the journal any more.
 """
 
-import json
+import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.messages import Missing, Unusable, damaged
-from esac_mpi.config import hint
+from esac_mpi.config import exact, hint
+from esac_mpi.invocation import called
 from esac_mpi.record import lock
 from esac_mpi.search.space import Choices, Range
 from esac_mpi.search.study import Sampler, Study
@@ -58,6 +59,28 @@ class MendingLock(JournalFileOpenLock):
         return taken
 
 
+class Readable(JournalFileBackend):
+    """A journal that says which of its lines is damaged."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(str(file), MendingLock(file))
+        self._journal = file
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        """Yield the entries from a number on. Raises Unusable at one that is none."""
+        line = log_number_from + 1
+        try:
+            for entry in super().read_logs(log_number_from):
+                if not isinstance(entry, dict) or not {"op_code", "worker_id"} <= entry.keys():
+                    raise ValueError("not an entry of a journal")
+                yield entry
+                line += 1
+        except ValueError as error:
+            runs = f"{called('table')} {shlex.quote(str(self._journal.parent))}/trial-*"
+            told = f"{self._journal}: line {line} is damaged: {error}. The trials' runs remain: {runs} shows them"
+            raise damaged(f'{told}; the study begins anew in another directory = "..."') from error
+
+
 @dataclass(frozen=True)
 class Told:
     """A trial as the journal has it. state: running, complete, pruned or failed; value: its own, or the last reported."""
@@ -80,13 +103,11 @@ class Journal:
             raise Unusable(f"{study.path}: no trial was begun yet")
         self._taking = JournalFileOpenLock(str(study.path / TAKING), PATIENCE)
         try:
-            self._storage = JournalStorage(JournalFileBackend(str(file), MendingLock(file)))
+            self._storage = JournalStorage(Readable(file))
             self._study = optuna.create_study(
                 storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True, pruner=pruner(study),
                 sampler=optuna.samplers.RandomSampler(),
             ) if fresh else optuna.load_study(study_name=NAME, storage=self._storage, pruner=pruner(study))  # fmt: skip
-        except (json.JSONDecodeError, ValueError) as error:
-            raise damaged(f"{file}: damaged: {error}") from error
         except KeyError:
             raise Unusable(f"{study.path}: no trial was begun yet") from None
         self._id = self._storage.get_study_id_from_name(NAME)
@@ -228,4 +249,4 @@ def pruner(study: Study) -> optuna.pruners.BasePruner:
     asked = study.pruner
     if asked.kind == "none":
         return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(asked.startup, round(asked.warmup * PARTS))
+    return optuna.pruners.MedianPruner(asked.startup, round(exact(asked.warmup) * PARTS))

@@ -1,6 +1,5 @@
 """A study for a person: its trials as a table, what made them good, the best one as a configuration file, a job array's list."""
 
-import json
 import shlex
 import tomllib
 from collections import Counter
@@ -19,6 +18,7 @@ from esac_mpi.record import Refused, Run, Unreadable
 from esac_mpi.search.journal import Journal, Told
 from esac_mpi.search.owners import Owners
 from esac_mpi.search.study import OWN, Study, measured, refuse_other_defaults
+from esac_mpi.streams import as_json
 
 ENOUGH = 10  # complete trials from which it is said what made them good
 PROGRAM = "python -m esac_mpi.commands"  # as job scripts call it
@@ -46,7 +46,7 @@ def rows(study: Study, top: int) -> Iterator[str]:
     """Yield the trials as one JSON object a line, the best first. Raises Unusable."""
     for trial in ranked(study, Journal(study))[: top or None]:
         about = {"trial": trial.number, "state": trial.state, "value": trial.value, **trial.found, "why": trial.why}
-        yield json.dumps({**about, "runs": [str(study.run_of(trial.number, seed)) for seed in study.seeds]})
+        yield as_json({**about, "runs": [str(study.run_of(trial.number, seed)) for seed in study.seeds]})
 
 
 def ranked(study: Study, journal: Journal) -> list[Told]:

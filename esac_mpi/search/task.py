@@ -30,9 +30,9 @@ from esac_mpi.record.held import Held
 from esac_mpi.record.lock import SILENT
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.search.journal import PARTS, Journal
+from esac_mpi.search.orders import Ending, Order, Trainings
 from esac_mpi.search.owners import Owners
 from esac_mpi.search.study import Study
-from esac_mpi.search.work import Ending, Order, Trainings
 from esac_mpi.stop import Stop
 
 POLL = 1.0  # between two looks at what others do [s]

@@ -8,45 +8,23 @@ import gc
 import platform
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from esac_mpi import learners, log, rollout, session
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import Config
 from esac_mpi.envs import EditedTask
 from esac_mpi.job import UNSAVED, WRONG_USAGE, Ended
-from esac_mpi.loop import Listener
 from esac_mpi.policies.ranks import end_all
 from esac_mpi.record import Refused, Unreadable, Unsaved
+from esac_mpi.search.orders import Ending, Order, Trainings
 from esac_mpi.search.study import Study, begin, checked, measured, read, refuse_task
 from esac_mpi.stop import Stop
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
 OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)  # any settings would meet it
 CODES: dict[type[Exception], int] = {Refused: WRONG_USAGE, Unreadable: 65, Unsaved: UNSAVED, OSError: UNSAVED}
-
-
-class Order(NamedTuple):
-    """A training that a task asks its ranks for."""
-
-    config: Config
-    listener: Listener | None
-    command: list[str]  # for the run's files
-
-
-class Ending(NamedTuple):
-    """How a training ended. of_settings, of_machine: what was at fault, if known; wished: whether a rank wishes to stop."""
-
-    code: int
-    said: str = ""
-    of_settings: bool = False
-    of_machine: bool = False
-    wished: bool = False
-
-
-Trainings = Generator[Order, Ending, int]  # one after the other, and the exit code
 
 
 def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None = None) -> int:
@@ -118,6 +96,9 @@ def following(trainings: Trainings, ending: Ending | None) -> tuple[Order | None
         return (next(trainings) if ending is None else trainings.send(ending)), 0
     except StopIteration as end:
         return None, end.value
+    except Unusable as error:  # the journal was damaged meanwhile
+        print(error, file=sys.stderr, flush=True)
+        return None, error.code
     except tuple(CODES) as error:
         return None, told(error)
 

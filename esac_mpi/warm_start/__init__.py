@@ -5,7 +5,7 @@ it is the attribute `start`; docs/warm-start.md has the rules.
 """
 
 from esac_mpi.warm_start.plan import Plan, plan, told
-from esac_mpi.warm_start.source import Source, find
+from esac_mpi.warm_start.source import Source, find, is_within
 from esac_mpi.warm_start.taking import begin_from, of
 
-__all__ = ["Plan", "Source", "begin_from", "find", "of", "plan", "told"]
+__all__ = ["Plan", "Source", "begin_from", "find", "is_within", "of", "plan", "told"]

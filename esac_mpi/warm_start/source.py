@@ -2,16 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
-from esac_mpi.config import Config, ConfigError, table_of
+from esac_mpi.config import NAMES, Config, ConfigError, as_words, check, table_of, updated
 from esac_mpi.config.fields import shown
 from esac_mpi.counters import Counters
 from esac_mpi.directory import CHECKPOINT, PREVIOUS, is_run
@@ -23,6 +26,13 @@ from esac_mpi.record.task import changes
 
 POLICY_WEIGHS = 1_000_000  # observations that the mean and standard deviation of a policy alone count as
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
+
+
+class Obstacle(NamedTuple):
+    """Why no run can begin so: in words, and the fields that take it away, None where no setting does."""
+
+    told: str
+    settings: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -68,26 +78,28 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
     """
     path = Path(said)
     try:
-        refuse_place(said, path, run_directory)
+        refuse_place(said, path)
         source = of_run(said, path, whole) if path.is_dir() else of_policy(said, path)
     except OSError as error:  # somebody else's folder, or no name of a file
         problem = unread(f"--from {said}", error)
         raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
-    for problem in problems(source, config, env, d):
-        raise Refused(f"--from {said}: {problem}")
-    if other := begun_otherwise(config, source.about):
-        raise Refused(other)
+    if found := [*obstacles(source, config, env, d, run_directory)]:
+        raise Refused(f"--from {said}: {'; '.join(obstacle.told for obstacle in found)}{way_out(found, config)}")
     here = env.observation_size, env.action_size  # older files do not say
     return replace(source, discrete=envs.is_discrete(env), sizes=source.sizes or here)
 
 
-def refuse_place(said: str, path: Path, run_directory: Path) -> None:
+def is_within(said: str, run_directory: Path) -> bool:
+    """Say whether a source is a run's own directory, or in it."""
+    path = Path(said)
+    return run_directory.resolve() == (path if os.path.isdir(path) else path.parent).resolve()
+
+
+def refuse_place(said: str, path: Path) -> None:
     """Raise Refused for what is no run and no policy; OSError where that cannot be seen."""
     folder = path if path.is_dir() else path.parent
     if not path.exists():
         raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
-    if folder.resolve() == run_directory.resolve():
-        raise Refused(f"--from {said}: that is in the directory of this run itself; choose another --run-dir")
     if path.is_file() and path.suffix in (".toml", ".json", ".txt"):  # config.toml, status.json, log.txt
         run = f", {folder}" if is_run(folder) else ""
         raise Refused(f"--from {said}: not a policy; the directory of a run is meant{run}, or a policy.h5")
@@ -176,39 +188,73 @@ def standardised(config: Config) -> bool:
     return bool(getattr(config.own, "observation_normalisation", False))
 
 
-def problems(source: Source, config: Config, env: envs.Env, d: int) -> Any:
-    """Yield a message for everything that would make a run of nonsense of it."""
-    seed = next((seed for seed in source.seeds if seed == config.seed), None)
-    if seed is not None:
-        yield f"it was made with seed {seed}, whose noise and episodes would come again; choose another --seed"
-    for name, was in source.network.items():
-        if was != (now := network(config)[name]):
-            words = [" ".join(map(str, v)) if isinstance(v, tuple) else shown(v) for v in (was, now)]
-            yield f"its policies have {name} = {words[0]}, this run's {words[1]}"
-    here = env.observation_size, env.action_size
+def obstacles(source: Source, config: Config, env: envs.Env, d: int, run_directory: Path) -> Iterator[Obstacle]:
+    """Yield everything that would make a run of nonsense of it."""
+    if is_within(source.said, run_directory):
+        free = next(path for n in count(2) if not Path(path := f"{run_directory}-{n}").exists())
+        yield Obstacle("that is in the directory of this run itself; choose another --run-dir", {"run_dir": free})
+    if config.seed in source.seeds:
+        unspent = next(n for n in count(config.seed + 1) if n not in source.seeds)
+        told = f"it was made with seed {config.seed}, whose noise and episodes would come again; choose another --seed"
+        yield Obstacle(told, {"seed": unspent})
+    networks = source.network, network(config)
+    for name, was in networks[0].items():
+        if was != (now := networks[1][name]):
+            yield Obstacle(f"its policies have {name} = {listed(was)}, this run's {listed(now)}", {name: was})
+    yield from other_sizes(source, config, env, d if networks[0] == networks[1] else source.theta.size)
+    if source.standardises != standardised(config):
+        seen = "standardised" if source.standardises else "plain"
+        name, *others = (f"{table_of(algorithm)}.observation_normalisation" for algorithm in (config.algorithm, *ALGORITHMS))
+        if name in NAMES:
+            value = {name: source.standardises}
+            yield Obstacle(f"its policies see {seen} observations: --{name} {shown(source.standardises)}", value)
+        else:
+            able = ", ".join(other.partition(".")[0] for other in others if other in NAMES)
+            told = f"its policies see {seen} observations, and {config.algorithm} has plain ones alone"
+            yield Obstacle(f"{told}; those that can have others: {able}", None)
+    if told := begun_otherwise(config, source.about):
+        yield Obstacle(told, None)
+
+
+def other_sizes(source: Source, config: Config, env: envs.Env, d: int) -> Iterator[Obstacle]:
+    """Yield in what the task is of another kind than the source's; d: parameters of policies with the source's layers."""
+    here, discrete = (env.observation_size, env.action_size), envs.is_discrete(env)
+    whose = {"task.id": source.about["task"], "task.kwargs": source.about["task_kwargs"]}
+    if whose["task.kwargs"] == config.task.kwargs:
+        del whose["task.kwargs"]
     if (source.sizes or here) != here or source.theta.size != d:
         sizes = [f"{o} observations and {a} actions" for o, a in (source.sizes or here, here)]
         was, now = sizes if source.sizes else (f"{n:,} parameters" for n in (source.theta.size, d))
-        yield f"its policies, for {source.task}, are of {was}, this run's of {now}"
-    if source.discrete is not None and source.discrete != envs.is_discrete(env):
+        yield Obstacle(f"its policies, for {source.task}, are of {was}, this run's of {now}", whose)
+    if source.discrete is not None and source.discrete != discrete:
         kinds = ("continuous actions", "discrete ones")
         was, now = kinds if not source.discrete else kinds[::-1]
-        yield f"{source.task} is of {was}, {in_words(env.id, config.task.kwargs)} of {now}"
-    if source.standardises != standardised(config):
-        seen, remedy = ("standardised", "true") if source.standardises else ("plain", "false")
-        yield f"its policies see {seen} observations{needs(config, remedy)}"
+        able = ALGORITHMS[config.algorithm].DECLARES.discrete or discrete
+        told = f"{source.task} is of {was}, {in_words(env.id, config.task.kwargs)} of {now}"
+        yield Obstacle(told if able else f"{told}, and {config.algorithm} takes no discrete ones", whose if able else None)
+
+
+def way_out(found: Sequence[Obstacle], config: Config) -> str:
+    """Return the rest of a sentence: the words with which the same command works, where settings can take all away."""
+    if any(obstacle.settings is None for obstacle in found):
+        return ""
+    settings = {name: value for obstacle in found for name, value in (obstacle.settings or {}).items()}
+    try:
+        check(updated(config, settings))
+    except ConfigError as error:
+        return f". There is no way with {config.algorithm}: {error}"
+    words = [word for name, value in settings.items() for word in (f"--{name.replace('run_dir', 'run-dir')}", *as_words(value))]
+    return f". The same command works with these words at its end: {shlex.join(words)}"
+
+
+def listed(value: Any) -> str:
+    """Return a field's value in words."""
+    return " ".join(as_words(value))
 
 
 def in_words(task: str, kwargs: Mapping[str, Any]) -> str:
     """Return a task in words."""
     return f"{task} with {shown(kwargs)}" if kwargs else task
-
-
-def needs(config: Config, value: str) -> str:
-    """Return the rest of a sentence: what to set so that policies see observations as the source's do, where that can be set."""
-    if not hasattr(config.own, "observation_normalisation"):
-        return f", and {config.algorithm} has plain ones alone"
-    return f": --{table_of(config.algorithm)}.observation_normalisation {value}"
 
 
 def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:

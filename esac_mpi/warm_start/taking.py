@@ -15,7 +15,7 @@ from esac_mpi.record import Run, Unreadable
 from esac_mpi.record.replays import take as take_replay
 from esac_mpi.state import kept
 from esac_mpi.warm_start.plan import Plan, plan
-from esac_mpi.warm_start.source import Source, find
+from esac_mpi.warm_start.source import Source, find, is_within
 
 Remade = Callable[[Any], Any]  # state -> the learner that goes with it, anew
 TRIES = 3  # a source that runs on may have deleted what its checkpoint named
@@ -23,7 +23,8 @@ TRIES = 3  # a source that runs on may have deleted what its checkpoint named
 
 def of(job: Job, run_directory: Path, now: Mapping[str, Any], fresh: bool) -> Source | None:
     """Return what the run of a job begins from; None where it goes on. Raises Refused, Unreadable. now: see `begin_from`."""
-    if Run.foresee(run_directory, job.config, now, fresh, waits=True).restored is not None:
+    own = is_within(job.config.start_from, run_directory)  # whatever the run there is
+    if not own and Run.foresee(run_directory, job.config, now, fresh, waits=True).restored is not None:
         return None
     return find(job.config.start_from, job.config, job.env, job.params.layout.d, run_directory)
 

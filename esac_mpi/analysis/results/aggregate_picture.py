@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from esac_mpi.analysis.figures import Axes, Figure, Look, cells, headline, looks, plt
+from esac_mpi.analysis.colours import Look, algorithm_of, looks
+from esac_mpi.analysis.figures import Axes, Figure, cells, headline, plt
 from esac_mpi.analysis.results.aggregate_page import when
 from esac_mpi.analysis.results.aggregates import Estimate, estimate, iqm
 from esac_mpi.analysis.results.scores import Study, Task
@@ -19,7 +20,7 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     champion = champion_of(study.variants, name)
     found = {label: estimate(study.scores(label), iqm) for label in study.variants}
     order = sorted(study.variants, key=lambda label: -found[label].value)
-    look = looks(study.variants)
+    look = looks({label: algorithm_of(label) for label in study.variants})
     rows, columns = cells(1, len(study.tasks))
     widths = [3.2 + LETTER * max(map(len, order)), 2.1 * columns + LETTER * max(map(len, order))]  # [inches]
     height = max(2.8, 1.0 + rows * (0.55 + LINE * len(order)))
@@ -42,13 +43,13 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     return drawing
 
 
-def draw_whole(axes: Axes, found: dict[str, Estimate], order: list[str], champion: str, look: Look) -> None:
+def draw_whole(axes: Axes, found: dict[str, Estimate], order: list[str], champion: str, look: dict[str, Look]) -> None:
     """Draw the interquartile mean and interval of each variant."""
     for place, label in enumerate(order):
         value, low, high = found[label]
         if np.isfinite(low):
-            axes.barh(place, high - low, left=low, height=0.5, color=look[label][0], alpha=0.5, lw=0)
-        axes.plot([value, value], [place - 0.25, place + 0.25], color=look[label][0], lw=2.5, solid_capstyle="butt")
+            axes.barh(place, high - low, left=low, height=0.5, color=look[label].colour, alpha=0.5, lw=0)
+        axes.plot([value, value], [place - 0.25, place + 0.25], color=look[label].colour, lw=2.5, solid_capstyle="butt")
     axes.use_sticky_edges = False  # room beside the bars
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     name_lines(axes, order, champion)
@@ -64,14 +65,14 @@ def name_lines(axes: Axes, labels: list[str], champion: str) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw_task(axes: Axes, task: Task, order: list[str], champion: str, look: Look) -> None:
+def draw_task(axes: Axes, task: Task, order: list[str], champion: str, look: dict[str, Look]) -> None:
     """Draw the scores of a task's runs."""
     for place, label in enumerate(order):
         if not len(scores := task.normalised(label)):
             continue
         heights = place + np.linspace(-SPREAD / 2, SPREAD / 2, len(scores)) if len(scores) > 1 else np.array([place])
         seen = scores >= LEAST
-        own = look[label][0]
+        own = look[label].colour
         axes.plot(scores[seen], heights[seen], "o", ms=3.5, mew=0, color=own, alpha=0.5)
         axes.plot(np.full((~seen).sum(), LEAST + 0.03), heights[~seen], "<", ms=4, mew=0, color=own, alpha=0.8)
         if (middle := scores.mean()) >= LEAST:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import WINDOW, Curve, last_before
-from esac_mpi.analysis.figures import COLOURS, COMPUTED, Figure, headline, panels
+from esac_mpi.analysis.figures import COMPUTED, Figure, headline, panels
 from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
@@ -28,6 +29,7 @@ AT_END = {
     "fitness": ("fitness_mean", "mean fitness, mean over generations"),
     "return": ("better", "mean return of the last evaluation"),
 }
+UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and names no algorithm
 DEFAULT_X = {"returns": "env_steps", "training": "training_episodes", "updates": "nominal_steps"}
 
 
@@ -60,19 +62,20 @@ def number(value: str) -> float | str:
         return value
 
 
-def swept(sections: Sections, y: str) -> dict[str, Line]:
-    """Return {task and variant: the last numbers of its runs by value}. Raises Unusable where nothing was swept."""
-    points = []
+def swept(sections: Sections, y: str) -> tuple[dict[str, Line], dict[str, str]]:
+    """Return the last numbers of the runs by value, and the algorithm, of each task and variant. Raises Unusable if none is."""
+    points, algorithms = [], {}
     for title, labels in sections.items():
         traces = [trace for group in labels.values() for trace in group if trace.rows[0].value]
         several = len({trace.rows[0].variant for trace in traces}) > 1
         for trace in traces:
             label = f"{title}, {trace.rows[0].variant}" if several else title
+            algorithms[label] = algorithm_of(trace.label)
             points.append(Point("", label, number(trace.rows[0].value), last_before(trace.curve("env_steps", y)), trace.name))
     found = lines(points).get("", {})
     if len({value for line in found.values() for value in line}) < 2:
         raise Unusable("--what sensitivity: a sweep needs two values or more with something measured")
-    return found
+    return found, algorithms
 
 
 def sensitivity(
@@ -80,36 +83,41 @@ def sensitivity(
 ) -> Figure:
     """Return the figure of a measure (AT_END) against the swept value, called `field`: a line for each task and variant."""
     y, name = AT_END[measure]
-    found = swept(sections, y)
+    found, algorithms = swept(sections, y)
     found = {label: normalised(line) for label, line in found.items()} if normalise else found
     name = f"{name} / best of the line" if normalise else name
-    return say_what(figure({"": found}, field, name, seeds, (5.5, 3.5)), "At the end of each run")
+    return say_what(figure({"": found}, field, name, seeds, (5.5, 3.5), algorithms), "At the end of each run")
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:
-    """Return the figure of the last returns: a panel for each task, a line of it for each variant. Raises Unusable."""
+    """Return the figure of the last returns: a panel for each task, a line for each variant, the best first. Raises Unusable."""
     y = POLICIES[policy]
     last = {
         title: {label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)]) for label, traces in labels.items()}
         for title, labels in sections.items()
     }
-    last = {
-        title: kept for title, labels in last.items() if (kept := {label: seeds for label, seeds in labels.items() if seeds.size})
-    }
+    last = {title: kept for title, labels in last.items() if (kept := ranked(labels))}
     if not last:
         raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
+    look = looks({label: algorithm_of(label) for labels in last.values() for label in labels})
     drawing, axes = panels(1, len(last), 4.5, 0.4 + 0.25 * max(map(len, last.values())))
     for panel, (title, labels) in zip(axes.flat, last.items(), strict=True):
-        for place, seeds in enumerate(labels.values()):
+        for place, (label, seeds) in enumerate(labels.items()):
+            colour = look[label].colour if algorithm_of(label) else UNNAMED
             low, high = interval([seeds], mean) if len(seeds) > 1 else (seeds[0], seeds[0])
             bars = np.maximum([[seeds.mean() - low], [high - seeds.mean()]], 0)
-            panel.errorbar(seeds.mean(), place, xerr=bars, fmt="o", ms=4, capsize=3, color=COLOURS[0])
-            panel.plot(seeds, np.full(len(seeds), place), ".", ms=5, alpha=0.5, color=COLOURS[1])
+            panel.errorbar(seeds.mean(), place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
+            panel.plot(seeds, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
         panel.set_yticks(range(len(labels)), labels)
         panel.invert_yaxis()
         panel.set(title=title, xlabel="episodic return")
     headline(drawing, f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its 95 % interval")
     return drawing
+
+
+def ranked(labels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the variants that have returns, the one of the highest mean first."""
+    return dict(sorted(((label, seeds) for label, seeds in labels.items() if seeds.size), key=lambda one: -one[1].mean()))
 
 
 def suffixed(out: Path) -> Path:

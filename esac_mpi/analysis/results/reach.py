@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.clock import Machine, grid
+from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.command import opened
-from esac_mpi.analysis.figures import Axes, Figure, headline, looks, matplotlib, plt
+from esac_mpi.analysis.figures import Axes, Figure, headline, matplotlib, plt
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note, some, spanned
 from esac_mpi.analysis.results import rowfiles
@@ -155,10 +156,11 @@ def figure(title: str, labels: dict[str, list[Trace]], target: float | None = No
 
 def draw(axes: Axes, found: Reach) -> None:
     """Draw a map: a cell for every number of ranks and rate, in the colour of the first."""
-    look, colours = looks(found.labels), np.ones((*found.first.shape, 3))
+    look = looks({label: algorithm_of(label) for label in found.labels})
+    colours = np.ones((*found.first.shape, 3))
     axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="learner's gradient updates/s")
     for place, label in enumerate(found.labels):
-        own = np.array(matplotlib.colors.to_rgb(look[label][0]))
+        own = np.array(matplotlib.colors.to_rgb(look[label].colour))
         where = found.first == place
         colours[where] = own
         colours[where & found.close] = own + PALE * (1 - own)

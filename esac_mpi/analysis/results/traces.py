@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.analysis.clock import Machine, grid
+from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
 from esac_mpi.analysis.messages import Unusable, damaged, note, spanned
 from esac_mpi.analysis.names import order
@@ -40,7 +41,7 @@ class Trace:
         """Return one field of the rows against another, without rows that lack it."""
         points = [(getattr(row, x), getattr(row, y)) for row in self.rows if getattr(row, y) is not None]
         where, values = np.array(points, float).reshape(-1, 2).T
-        return Curve(Origin(self.name, self.title, self.seed), where, values)
+        return Curve(Origin(self.name, self.title, self.seed, algorithm_of(self.label)), where, values)
 
     def has(self, y: str) -> bool:
         """Return whether the run has a number of this kind in any row."""

@@ -1,0 +1,67 @@
+"""Which colour an algorithm has, the same in every picture, and how several lines of one algorithm are told apart.
+
+Colours of algorithms that are drawn together differ for the colour-blind, too (tests/test_colours.py). Variants of an algorithm
+have shades of its colour and other line styles. What names no algorithm has a colour that no algorithm has.
+"""
+
+from collections.abc import Mapping
+from itertools import count, cycle, product
+from typing import NamedTuple
+
+from esac_mpi.analysis.names import order
+
+STRONGEST = "esac"  # has the thickest line
+COLOURS = {
+    STRONGEST: "#0072B2", "es": "#D55E00", "sac": "#009E73", "td3": "#882255", "ddpg": "#E69F00", "ppo": "#56B4E9",
+    "erl": "#000000", "perl": "#AA4499", "derl": "#C8B560", "pderl": "#4B0055",
+    "cem": "#BBBBBB", "cem_rl": "#DDCC77", "aes_rl": "#332288",
+    "pgpe": "#4A4A00",
+}  # fmt: skip
+NOBODYS = ("#D48FB8", "#5E3A2A", "#8A8A3C", "#A9DCD2")
+STYLES = ("-", "--", "-.", ":")
+SHADES = (-0.45, 0.35, 0.6)  # of variants: towards black where less than 0, else towards white
+WIDTH, THICK = 1.6, 2.6  # of lines [points]
+
+
+class Look(NamedTuple):
+    """How a line is drawn."""
+
+    colour: str
+    style: str = "-"
+    width: float = WIDTH
+
+
+def algorithm_of(label: str) -> str:
+    """Return the algorithm that a label names, which begins it or follows a comma; "" where it names none."""
+    for part in label.split(","):
+        name = part.split()[0].lower().replace("-", "_").removeprefix("p_") if part.strip() else ""
+        if name in COLOURS:
+            return name
+    return ""
+
+
+def shade(colour: str, by: float) -> str:
+    """Return a colour moved by a part of its way to white, or to black where `by` is less than 0."""
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + abs(by) * ((255 if by > 0 else 0) - part)):02X}" for part in parts)
+
+
+def variant(algorithm: str, place: int) -> Look:
+    """Return the look of a line of an algorithm, the place-th of its lines in the picture."""
+    colour, width = COLOURS[algorithm], THICK if algorithm == STRONGEST and not place else WIDTH
+    return Look(shade(colour, SHADES[(place - 1) % len(SHADES)]) if place else colour, STYLES[place % len(STYLES)], width)
+
+
+def looks(labels: Mapping[str, str]) -> dict[str, Look]:
+    """Return the look of each label, the same in every panel; labels: {label: its algorithm, "" where that has no colour}."""
+    places = {algorithm: count() for algorithm in COLOURS}
+    others = cycle(Look(colour, style) for style, colour in product(STYLES, NOBODYS))
+    return {
+        label: variant(labels[label], next(places[labels[label]])) if labels[label] in COLOURS else next(others)
+        for label in sorted(labels, key=order)
+    }
+
+
+def ramp(colour: str, n: int) -> list[str]:
+    """Return n shades of a colour, from a pale one to itself."""
+    return [shade(colour, 0.65 * (n - 1 - i) / max(n - 1, 1)) for i in range(n)]

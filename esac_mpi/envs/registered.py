@@ -1,0 +1,42 @@
+"""Whether a task's id finds it again: the tools are other processes, in which the script of a training does not run."""
+
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.envs import Env
+from esac_mpi.envs.identity import SCRIPT, registers
+
+MODULE = "my_task"  # a name for one that is not there yet
+
+
+def told(env: Env) -> str:
+    """Say of a task that is registered in this process alone by which line others would find it; "" for any other task."""
+    spec = next((layer.spec for layer in getattr(env, "layers", []) if getattr(layer, "spec", None)), None)
+    if spec is None:
+        return ""
+    module, _, name = env.id.rpartition(":")
+    maker, script = origin(spec), getattr(sys.modules.get(SCRIPT), "__file__", None) or ""
+    alone = f"{env.id} is registered by this process alone, and evaluate, render and the command line do not find it"
+    if maker == SCRIPT or (maker == module and is_file(module, script) and not registers(module)):
+        where = Path(script).name if script else "this session"
+        moved = f"move its class and its gymnasium.register from {where} into a module, {MODULE}.py say"
+        return f'{alone}: {moved}, and name it so: task.id = "{MODULE}:{name}"'
+    package, plugins = maker.partition(".")[0], entry_points(group="gymnasium.envs")
+    if module or package in {"gymnasium", *(plugin.module.partition(".")[0] for plugin in plugins)}:
+        return ""
+    known = maker if registers(maker) else package
+    return f'{alone}: name it with the module whose import registers it, as in task.id = "{known}:{name}"'
+
+
+def origin(spec: Any) -> str:
+    """Return the module of what makes an environment."""
+    maker = spec.entry_point
+    return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
+
+
+def is_file(module: str, path: str) -> bool:
+    """Say whether a loaded module is of this file."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return bool(file and path) and Path(str(file)).resolve() == Path(path).resolve()

@@ -1,0 +1,129 @@
+"""Standard input, output and error of this process: there, as they were, and an answer alone on stdout where a program reads it.
+
+Code of a task's own, in Python or C, may print, close them, or send them elsewhere.
+"""
+
+import atexit
+import ctypes
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+NAMES = ("stdin", "stdout", "stderr")  # by number
+
+
+def open_missing() -> None:
+    """Open the streams that this process was started without, on nothing: else the next file takes their number."""
+    for number, name in enumerate(NAMES):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, _reopened(number))
+
+
+def let_go() -> None:
+    """Send stdout, which nobody reads any more, nowhere."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Write a value as JSON, which has no NaN and no infinity: they become null."""
+    return json.dumps(_plain(value), indent=indent)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if hasattr(value, "tolist"):  # numpy's
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def answer_alone(wanted: bool = True) -> Iterator[Callable[[str], object]]:
+    """Yield what prints an answer on stdout; what else is printed there meanwhile, and when Python ends, goes to stderr.
+
+    wanted: whether that is so; else all goes to stdout.
+    """
+    if not wanted:
+        yield lambda text: print(text, flush=True)
+        return
+    with kept(), ExitStack() as opened:
+        answers = sys.stdout
+        with suppress(OSError, ValueError):  # of a notebook, whose stdout is no file
+            answers = open(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")  # noqa: SIM115
+            opened.callback(_close, answers)
+        _aside()
+        try:
+            yield lambda text: print(text, file=answers, flush=True)
+        finally:
+            ctypes.CDLL(None).fflush(None)  # what C code has printed and not written yet
+            atexit.register(_aside)  # called before what tasks have registered there
+
+
+def _aside() -> None:
+    """Send what is printed on stdout to stderr."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = sys.stderr
+
+
+def _close(stream: Any) -> None:
+    with suppress(OSError):  # its reader has gone
+        stream.close()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Put the streams back as they are now: the files behind them, and Python's objects, opened again where one was closed."""
+    streams = {name: getattr(sys, name) for name in NAMES}
+    copies = {}
+    for number in range(len(NAMES)):
+        with suppress(OSError):
+            copies[number] = os.dup(number)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # of one that was closed, or is none
+                stream.flush()
+        for number, copy in copies.items():
+            if not _same(number, copy):
+                os.dup2(copy, number)
+            os.close(copy)
+        for number, (name, stream) in enumerate(streams.items()):
+            closed = number in copies and _is_closed(stream)
+            setattr(sys, name, _reopened(number, stream) if closed else stream)
+
+
+def _same(number: int, copy: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(number), os.fstat(copy))
+    except OSError:
+        return False
+
+
+def _is_closed(stream: Any) -> bool:
+    try:
+        return bool(getattr(stream, "closed", False))
+    except ValueError:  # it was detached
+        return True
+
+
+def _reopened(number: int, stream: Any = None) -> Any:
+    """Return a stream for a descriptor, as another one was."""
+    about = {} if stream is None else {"encoding": stream.encoding, "errors": stream.errors}
+    return open(number, "w" if number else "r", closefd=False, **about)

@@ -1,0 +1,92 @@
+"""Counts that are a share or a rate of something: of the decimal that was written, not of the float below or above it."""
+
+from decimal import Decimal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from esac_mpi import config, genetics, population
+from esac_mpi.algorithms import aes_moves, cem_rl
+from esac_mpi.config import Config, updated
+from esac_mpi.config.genetic import elites
+from esac_mpi.genetics import Spread
+from esac_mpi.learners import training
+from esac_mpi.policy import Layout
+
+
+def of(values, table):
+    return getattr(updated(Config(), {f"{table}.{name}": value for name, value in values.items()}), table)
+
+
+def winners(share, n):
+    return config.winners(of({"winner_fraction": share, "population_size": n}, "esac"))
+
+
+def trained(share, n):
+    return config.individuals(of({"trained_fraction": share, "population_size": n}, "cem_rl"))[1]
+
+
+def best(table):
+    return lambda share, n: config.individuals(of({"elite_fraction": share, "population_size": n}, table))[0]
+
+
+def ring(share, n, monkeypatch):
+    """Return how many of a full ring of n are the best, which the distribution moves to."""
+    aes = of({"mean_rule": "rank_oldest", "elite_fraction": share, "ring_size": n}, "aes_rl")
+    asked = []
+    monkeypatch.setattr(aes_moves.distribution, "ring_elites", lambda f, told, count: asked.append(count) or np.zeros(0, int))
+    state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
+    aes_moves.by_rank(aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0), True)
+    return asked[0]
+
+
+@pytest.mark.parametrize("count", [winners, trained, best("cem"), best("cem_rl"), training.due, ring])
+@pytest.mark.parametrize(("share", "n", "by_float"), [(0.7, 45, 31), (0.35, 90, 31), (0.82, 75, 61), (0.14, 75, 11)])
+def test_a_rounded_share_is_that_of_the_decimal(count, share, n, by_float, monkeypatch):
+    assert round(share * n) == by_float  # each lies at a half
+    more = {training.due: (0, n), ring: (n, monkeypatch)}.get(count, (n,))
+    assert count(share, *more) == round(Decimal(str(share)) * n) != by_float
+
+
+def test_updates_of_cem_rls_actors_are_those_of_the_decimal():
+    whole = updated(Config(), {"cem_rl.actor_updates_per_step": 0.35})
+    params, state = SimpleNamespace(config=whole), SimpleNamespace(last_steps=90)
+    assert cem_rl.updates_of_one(params, state) == 32
+
+
+@pytest.mark.parametrize(
+    ("share", "n", "count"), [(0.29, 100, 29), (0.58, 50, 29), (0.57, 100, 57), (0.3, 10, 3), (0.299, 10, 2)]
+)
+def test_elites_are_the_whole_ones_of_the_decimal(share, n, count):
+    assert elites(n, share) == count
+
+
+def test_a_matrix_is_changed_in_so_many_places_as_the_decimal_says():
+    class Asked:
+        def __init__(self):
+            self.limits = []
+
+        def random(self, *size):
+            return np.zeros(size) if size else 0.0
+
+        def uniform(self, low, high):
+            return 1.0
+
+        def integers(self, limit, size=None):
+            self.limits.append(limit)
+            return 0 if size is None else np.zeros(size, int)
+
+        def standard_normal(self, size):
+            return np.zeros(size)
+
+    layout, random = Layout((100, 1)), Asked()
+    genetics.gaussian(np.ones(layout.d, np.float32), layout, Spread(0.07, 0.1, 10.0, 0.05, 0.05), random)
+    assert random.limits[0] == 7  # 0.07 * 100 is 7.000000000000001
+
+
+def test_the_length_cap_is_no_step_longer_by_rounding():
+    table = of({"length_cap": 1.1}, "esac")
+    assert 1.1 * 100.0 > 110
+    assert [population.length_cap(table, mean) for mean in (0.0, 100.0, 100.5)] == [0, 110, 111]
+    assert population.length_cap(of({"length_cap": 1.5}, "esac"), 2000 / 3) == 1000

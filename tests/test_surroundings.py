@@ -1,0 +1,213 @@
+"""What a task changes of the process it lives in: put back, or refused in a sentence."""
+
+import gc
+import json
+import locale
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import environment
+from rude_envs import LATE
+
+from esac_mpi import log, surroundings, task, threads
+from esac_mpi.envs import LeftPython, TaskError, make, probe
+from esac_mpi.record import Run
+
+RUDE = "rude_envs:Rude-v0"
+SMALL = ["--task.id", RUDE, "--algorithm", "es", "--es.population_size", 4, "--policy.hidden", 4, "--evaluation.episodes", 1]
+BUDGET = ["--budget.generations", 2]
+HELD = "vanish umask replaced elsewhere locale environment argv path warnings logging dictconfig errors printing collector random"
+ONCE = f"{HELD} handlers blocked cores threads fork"
+
+
+def put(number: int) -> None:
+    for _, _, each in threads.openblas(surroundings.MAPS):
+        each(number)
+
+
+def umask() -> int:
+    os.umask(now := os.umask(0))
+    return now
+
+
+LOOKS = {
+    "directory": os.getcwd,
+    "vanish": os.getcwd,
+    "umask": umask,
+    "handlers": lambda: [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)],
+    "c_handler": lambda: Path("/proc/self/status").read_text().partition("SigIgn:")[2].split()[0],
+    "blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+    "replaced": lambda: sys.stdout,
+    "elsewhere": lambda: os.fstat(1).st_ino,
+    "locale": lambda: locale.setlocale(locale.LC_ALL),
+    "environment": lambda: [os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")],
+    "argv": lambda: sys.argv[:],
+    "path": lambda: sys.path[0],
+    "warnings": lambda: warnings.filters[:],
+    "logging": lambda: log.logger.isEnabledFor(logging.WARNING),
+    "dictconfig": lambda: log.logger.disabled,
+    "errors": np.geterr,
+    "printing": np.get_printoptions,
+    "collector": gc.isenabled,
+    "cores": lambda: os.sched_getaffinity(0),
+    "threads": lambda: [get() for _, get, _ in threads.openblas(surroundings.MAPS)],
+    "torch": lambda: (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),
+    "flush": lambda: sys.float_info.min / 2 > 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def with_a_thread():
+    """Let linear algebra have one thread, as in training."""
+    was = {path: get() for path, get, _ in threads.openblas(surroundings.MAPS)}, torch.get_num_threads()
+    put(1)
+    torch.set_num_threads(1)
+    yield
+    for path, _, each in threads.openblas(surroundings.MAPS):
+        each(was[0].get(path, 1))
+    torch.set_num_threads(was[1])
+
+
+def program(folder: Path, *arguments: object, code: int = 0, **variables: str) -> subprocess.CompletedProcess:
+    """Run the program in a folder, as a user does; check its exit code, and that nothing is a traceback."""
+    line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]
+    variables = {**environment(), "PYTHONWARNINGS": "ignore", **variables}
+    done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("what", LOOKS)
+def test_what_a_task_changes_when_it_is_made_is_put_back(what):
+    before = LOOKS[what]()
+    env = make(RUDE, 0, {"what": what})
+    assert LOOKS[what]() == before
+    assert probe.played(env).apart == frozenset()
+
+
+@pytest.mark.parametrize("what", LOOKS)
+def test_what_its_first_step_changes_is_put_back_too(what):
+    before = LOOKS[what]()
+    probe.played(make(RUDE, 0, {"what": what, "when": "first"}))
+    assert LOOKS[what]() == before
+
+
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [
+        ("handlers", "handlers of signals"),
+        ("c_handler", "handlers of signals"),
+        ("blocked", "blocked signals"),
+        ("cores", "the cores that it may run on"),
+        ("threads", "the threads of BLAS"),
+        ("torch", "torch's settings"),
+        ("flush", "how numbers are rounded"),
+    ],
+)
+@pytest.mark.parametrize("when", ["reset", "step"])
+def test_episodes_that_change_what_a_run_needs_all_the_time_are_refused(what, named, when):
+    if what == "cores" and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one core is all there is")
+    before = LOOKS[what]()
+    env = make(RUDE, 0, {"what": what, "when": when})
+    with pytest.raises(TaskError, match=f"^{RUDE}: its episodes change .*{named}; .*docs/tasks.md"):
+        probe.played(env)
+    assert LOOKS[what]() == before
+
+
+def test_a_run_is_what_it_would_have_been(tmp_path):
+    """Whatever of HELD its task does at import, when it is made, or in every step."""
+    program(tmp_path, *SMALL, *BUDGET, "--run-dir", "plain")
+    program(tmp_path, *SMALL, *BUDGET, "--run-dir", "imported", RUDE=f"parse {ONCE} closed")
+    for when, what in {"made": f"parse {ONCE} closed", "step": HELD}.items():
+        kwargs = ["--task.kwargs.what", what, "--task.kwargs.when", when]
+        told = program(tmp_path, *SMALL, *kwargs, *BUDGET, "--run-dir", when)
+        assert "finished at generation 2" in told.stdout
+        assert f"results {tmp_path / when}" in told.stdout
+    runs = {name: Run.open(tmp_path / name) for name in ("plain", "imported", "made", "step")}
+    assert len({run.provenance["theta_sha256"] for run in runs.values()}) == 1
+    assert len({(path / "status.json").stat().st_mode for path in tmp_path.iterdir()}) == 1
+
+
+@pytest.mark.parametrize("what", ["exit", "parse"])
+def test_a_task_that_ends_the_program_is_refused_with_nothing_made(what, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:1], "--task.id", RUDE])  # which no command lets it see
+    with pytest.raises(TaskError, match=rf"^{RUDE} cannot be made: its code ends the program, sys.exit\("):
+        make(RUDE, 0, {"what": what})
+    env = make(RUDE, 0, {"what": what, "when": "first"})
+    with pytest.raises(TaskError, match="cannot be played: its code ends the program"):
+        probe.played(env)
+
+
+def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
+    late = ["--task.kwargs.what", "exit", "--task.kwargs.when", "late"]
+    done = program(tmp_path, *SMALL, *late, "--budget.env_steps", 3 * LATE, "--run-dir", "run", code=1)
+    assert "its code ends the program, sys.exit(0)" in done.stderr
+    assert done.stderr.count("\n") <= 2
+    assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
+    env = make(RUDE, 0, {"what": "exit", "when": "late"})
+    env.reset(0)
+    with pytest.raises(LeftPython):
+        [env.step(env.high) for _ in range(LATE)]
+
+
+def test_a_task_that_ends_the_program_when_it_is_closed_ends_nothing(caplog):
+    env = make(RUDE, 0, {"what": "exit directory", "when": "closed"})
+    before = os.getcwd()
+    task.let_go(env)
+    assert os.getcwd() == before
+
+
+def test_a_child_that_a_task_has_forked_goes_on_with_nothing():
+    process = os.getpid()
+    make(RUDE, 0, {"what": "fork"})
+    env = make(RUDE, 0, {"what": "fork", "when": "first"})
+    probe.played(env)
+    assert os.getpid() == process  # else pytest would go on twice
+
+
+def test_what_a_task_sets_for_itself_stays(monkeypatch):
+    monkeypatch.delenv("ITS_OWN", raising=False)
+    before = sys.path[:]
+    with surroundings.kept() as changed:
+        os.environ.update(ITS_OWN="1", SLURM_JOB_ID="1")
+        sys.path.insert(0, "/its/own")
+        random.seed(3)
+    assert (os.environ.get("ITS_OWN"), os.environ.get("SLURM_JOB_ID")) == ("1", None)
+    assert sys.path == [*before, "/its/own"]  # modules of the run are looked for where they were
+    assert sorted(changed) == ["environment variables", "sys.path"]
+    sys.path.remove("/its/own")
+
+
+def test_a_file_that_is_not_where_a_task_went_is_named_with_where_it_is_looked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = make(RUDE)
+    monkeypatch.setattr(type(env.layers[-1]), "reset", lambda *_, **__: Path("model.xml").read_text())
+    with pytest.raises(TaskError, match=f"'model.xml'.* looked for in {tmp_path}"):
+        probe.played(env)
+
+
+@pytest.mark.parametrize("by", ["osmesa", "nonsense"])
+def test_a_renderer_that_is_not_there_ends_no_training(by, tmp_path):
+    code = (
+        "from esac_mpi.envs import TaskError, make\n"
+        "for id in ('Pendulum-v1', 'HalfCheetah-v5', 'dm_control/cartpole-balance-v0'): make(id).reset(0)\n"
+        "try: make('dm_control/quadruped-escape-v0')\n"
+        "except TaskError as error: print(error)\n"
+        "import os; print(os.environ['MUJOCO_GL'])"
+    )
+    variables = {**environment(), "MUJOCO_GL": by, "PATH": "", "LD_LIBRARY_PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == by, done.stderr
+    if by == "nonsense":
+        assert "cannot start an episode: No OpenGL" in done.stdout

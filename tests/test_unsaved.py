@@ -1,0 +1,115 @@
+"""A run directory that takes no more: how long a run goes on without saving, and what it says is saved."""
+
+import json
+import math
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from conftest import CYCLIC_ES
+from in_process import started
+
+from esac_mpi import job
+from esac_mpi.config import Checkpoint
+from esac_mpi.record import files, read
+from esac_mpi.record.errors import Unsaved
+
+ENDLESS = [*CYCLIC_ES, "--budget.generations", 100_000, "--checkpoint.every_generations", 3]
+
+
+def full_after(monkeypatch, room: int) -> None:
+    """Let the disk be full once so many checkpoints are written; status.json still fits."""
+    written, replace = [], files.replace
+
+    def limited(path, parts, previous=False):
+        if len(written) >= room:
+            raise Unsaved(f"{path}: No space left on device")
+        replace(path, parts, previous)
+        written.extend([path] * (path.name == "checkpoint.h5"))
+
+    monkeypatch.setattr(files, "replace", limited)
+
+
+@pytest.mark.parametrize(("room", "generation"), [(1, 0), (3, 6)])
+def test_a_run_that_can_save_nothing_for_so_long_ends_with_74_and_names_what_there_is(
+    tmp_path, monkeypatch, caplog, room, generation
+):
+    caplog.set_level("INFO", "esac_mpi")
+    full_after(monkeypatch, room)
+    path = tmp_path / "run"
+    assert started(*ENDLESS, "--checkpoint.unsaved_minutes", 1e-4, "--run-dir", path) == 74
+    said = caplog.text
+    status = json.loads((path / "status.json").read_text())
+    assert (status["status"], status["generation"], status["progress"]) == ("failed", generation, generation)
+    assert read(path / "checkpoint.h5")[1]["generation"] == generation
+    assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in said
+    assert said.count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3  # at first, when it ends, at the end
+    assert (path / "policy.h5").exists() == (generation > 0)
+    assert "best policy /" not in said  # there is none, or it is not the best one
+    assert (f"results {path / 'metrics.h5'}" in said) == (path / "metrics.h5").exists()
+    assert ("curve" in said) == (path / "metrics.h5").exists()
+
+
+def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "esac_mpi")
+    full_after(monkeypatch, 2)
+    path, replace = tmp_path / "run", files.replace
+
+    def gone(where, parts, previous=False):
+        if where.parent.exists() and (path / "policy.h5").exists():
+            shutil.rmtree(path)
+        replace(where, parts, previous)
+
+    monkeypatch.setattr(files, "replace", gone)
+    assert started(*ENDLESS, "--checkpoint.unsaved_minutes", 1e-4, "--run-dir", path) == 74
+    assert caplog.text.count(f"nothing is saved in {path}") == 3
+    assert "results" not in caplog.text
+    assert "curve" not in caplog.text
+    assert not path.exists()
+
+
+def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypatch):
+    """By the clock, whatever `every_generations` and `every_minutes` say; and anew once one was written."""
+    now, tried, room = [0.0], [], []
+    world = SimpleNamespace(clock=lambda: now[0], stop=SimpleNamespace(wished=False))
+    config = SimpleNamespace(checkpoint=Checkpoint(every_generations=1000, every_minutes=0.0, unsaved_minutes=5.0))
+    state = SimpleNamespace(generation=1000)
+    run = SimpleNamespace(path="nowhere", restored=None)
+    one = job.Job(config, world, None, None, state, None, None, run)
+    monkeypatch.setattr(job, "save", lambda *_: tried.append(now[0]) or bool(room))
+    monkeypatch.setattr(job, "standing", lambda _: "")
+    last = (0, 0.0)
+
+    def until(end: float):
+        nonlocal last
+        while now[0] < end and not world.stop.wished:
+            last = job.checkpoint_if_due(one, last)
+            now[0] += 20.0
+
+    until(200)
+    assert tried == [0, 60, 120, 180]
+    room.append(True)
+    until(400)
+    assert (tried[4:], one.unsaved) == ([240], math.inf)
+    room.clear()
+    state.generation = 2000
+    until(10_000)
+    assert tried[5:] == [400, 460, 520, 580, 640, 700]
+    assert now[0] == 720
+
+
+def test_without_a_limit_the_run_goes_on(monkeypatch):
+    world = SimpleNamespace(clock=lambda: 1e9, stop=SimpleNamespace(wished=False))
+    config = SimpleNamespace(checkpoint=Checkpoint(unsaved_minutes=0.0))
+    one = job.Job(config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0)
+    monkeypatch.setattr(job, "save", lambda *_: False)
+    monkeypatch.setattr(job, "standing", lambda _: "")
+    assert job.checkpoint_if_due(one, (0, 0.0)) == (7, 1e9)
+    assert not world.stop.wished
+
+
+def test_a_file_system_that_is_away_may_have_the_file(monkeypatch, tmp_path):
+    assert not job.is_there(tmp_path / "none")
+    assert not job.is_there(tmp_path / "none" / "deeper")
+    monkeypatch.setattr(job.os, "lstat", lambda _: (_ for _ in ()).throw(OSError(116, "Stale file handle")))
+    assert job.is_there(tmp_path / "none")
