@@ -32,7 +32,7 @@ LAYERS = [
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__version__", "directory", "ram", "turns", "agenda", "errors", "threads", "began", "invocation", "shipped"}
-LAYERS[-1] |= {"clock", "processes", "streams", "surroundings"}
+LAYERS[-1] |= {"clock", "processes", "streams", "surroundings", "accumulator"}
 BESIDE = {"commands", "search", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
 ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}

@@ -114,8 +114,8 @@ def put_together(
     times |= {name: float(np.mean([one[name] for one in operating])) for name in operating[0]}
     declared = ALGORITHMS[params.config.algorithm].DECLARES.evolution
     count = pieces(params.layout.d, config.slots(declared(params.config)) if declared else 1)
-    sums, sizes = 3 * env.observation_size, {"threads": threads, "cpu": cpu}
-    return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, sums=sums, **sizes, **times)
+    sums = 3 * env.observation_size
+    return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, sums=sums, threads=threads, cpu=cpu, **times)
 
 
 def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:

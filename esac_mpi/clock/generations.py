@@ -36,7 +36,6 @@ class Generation:
     """What a generation asks of a core, everything in [s]."""
 
     members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
-    sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
     expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
     record: float = 0.0
     lesson: float = 0.0
@@ -55,6 +54,7 @@ class Generation:
     host: float = 0.0  # of rank 0's core, per second of the device
     evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
     parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
+    sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
 
     @property
     def learning(self) -> float:

@@ -63,7 +63,7 @@ class World:
 
         together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._node = Node(together, self._wait)
-        self.fence = self._node.fence
+        self.fence, self.share, self.sync = self._node.fence, self._node.share, self._node.sync
         self._leaders = self._comm.Split(0 if together.rank == 0 else MPI.UNDEFINED)
         self.local, self.locals = together.rank, together.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
@@ -270,14 +270,6 @@ class World:
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
         return self._node.shared(shape, dtype)
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        """Return a shared array that holds `values`, which are equal on all ranks. Raises MemoryError."""
-        return self._node.share(values)
-
-    def sync(self) -> None:
-        """Make this node's writes to shared arrays visible to all its ranks; wait for them."""
-        self._node.sync()
 
     def broadcast_shared(self, array: np.ndarray) -> None:
         """Give every node rank 0's content of a shared array."""
