@@ -28,11 +28,3 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
             "or give a new run fewer"
         )
     return found
-
-
-def threads_for_learner(allowed: list[int], ranks: int) -> int:
-    """Return how many threads the learner can have without taking a core from another rank.
-
-    allowed: cores that rank 0 may run on; ranks: of its node.
-    """
-    return 1 + max(0, len(allowed) - ranks)

@@ -14,6 +14,7 @@ from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
 from esac_mpi.directory import sees
 from esac_mpi.envs import probe
+from esac_mpi.forecast.learners import threads_that_gain
 from esac_mpi.forecast.schedule import told_at_start
 from esac_mpi.job import (
     FAILED,
@@ -331,7 +332,7 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
         for told in (told_at_start(config, job.world.size), capacity.unseen(config, job.params.horizon)):
             if told:
                 log.say(f"  {told}")
-        threads = affinity.threads_for_learner(affinity.cores(), job.world.locals)
+        threads = threads_that_gain(config, affinity.cores(), job.world.locals)
         if origin["device"] == "cpu" and threads > config.learner.threads:
             spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"
             log.say(f"  {spare}: --fresh --learner.threads {threads}")

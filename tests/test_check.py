@@ -288,11 +288,13 @@ def test_a_gpu_that_is_not_there_is_wrong():
 
 
 def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
-    cpu = settings(algorithm="sac", learner__device="cpu")
+    cpu = settings(algorithm="sac", learner__device="cpu", policy__hidden=(256, 256))
     assert machine.learner(cpu, [0, 1, 2, 3], 2).found.endswith(
         "2 core(s) have no rank, a new run could use them: --learner.threads 3"
     )
     assert "a new run" not in machine.learner(cpu, [0, 1], 2).found
+    small = config.updated(cpu, {"policy.hidden": (64, 64)})  # two threads were eight times slower there
+    assert "a new run" not in machine.learner(small, [0, 1, 2, 3], 2).found
     assert "a new run" not in machine.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
 
 
@@ -324,7 +326,7 @@ def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, thre
     said = []
     monkeypatch.setattr(set_up.log, "say", said.append)
     monkeypatch.setattr(set_up.affinity, "cores", lambda: list(range(8)))
-    chosen = settings(algorithm="esac", learner__threads=threads)
+    chosen = settings(algorithm="esac", learner__threads=threads, policy__hidden=(256, 256))
     env = make("CyclicMDP-v0")
     params = Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
     world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None, start="")

@@ -126,7 +126,6 @@ def world(monkeypatch):
     monkeypatch.setattr(operators, "MEASURING", 0.01)
     for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02, "UPDATES": 20}.items():
         monkeypatch.setattr(cost, name, seconds)
-    monkeypatch.setattr(cost.affinity, "threads_for_learner", lambda allowed, ranks: 1)  # two threads that share a core spin
     alone = World(MPI.COMM_SELF)
     yield alone
     alone.free()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import affinity, config, envs, learners, population, set_up
+from esac_mpi import config, envs, learners, population, set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
@@ -16,6 +16,7 @@ from esac_mpi.clock.pieces import Pieces
 from esac_mpi.comm import World
 from esac_mpi.contracts import Memory
 from esac_mpi.forecast import advice, operators, outlook, work
+from esac_mpi.forecast.learners import threads_that_gain
 from esac_mpi.learning import Flight, Steps
 from esac_mpi.log import duration
 from esac_mpi.noise import Purpose, blocks, integer, pieces
@@ -104,7 +105,7 @@ def put_together(
     if unable := [one for one in others if isinstance(one, str)]:
         return unable[0]
     operating = [one for one in others if not isinstance(one, str)]
-    spare = affinity.threads_for_learner(ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks))
+    spare = threads_that_gain(params.config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks))
     try:
         playing, updating, threads, cpu = learner_seconds(params, env, spare)
     except (learners.NoDevice, learners.NotInstalled, learners.LearnerNotFinite, MemoryError) as error:

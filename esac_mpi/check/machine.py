@@ -15,6 +15,7 @@ from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line, spans
 from esac_mpi.comm import World, binding
 from esac_mpi.config import Config
+from esac_mpi.forecast.learners import threads_that_gain
 from esac_mpi.shipped import PACKAGE
 
 SCHEDULER = re.compile(
@@ -90,7 +91,7 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
         except learners.NotInstalled as error:
             remedy = "; ".join(filter(None, (remedy, str(error))))
     complaints = affinity.complaints([], [cores], config.learner.threads)
-    more = affinity.threads_for_learner(cores, ranks)
+    more = threads_that_gain(config, cores, ranks)
     if more > config.learner.threads and (wanted == "cpu" or not gpus):
         found += f"; {more - 1} core(s) have no rank, a new run could use them: --learner.threads {more}"
     return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
