@@ -36,11 +36,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in WHERE:
         raise AttributeError(f"module 'esac_mpi' has no attribute {name!r}")
-    try:
-        return getattr(import_module(WHERE[name]), name)
-    except (ImportError, RuntimeError) as error:  # mpi4py's
-        from esac_mpi.errors import NO_MPI, lacks_mpi
-
-        if not lacks_mpi(error):
-            raise
-        raise ImportError(NO_MPI) from None
+    return getattr(import_module(WHERE[name]), name)

@@ -10,7 +10,7 @@ threads.limit_program()  # before numpy
 from esac_mpi import began  # noqa: F401, before MPI
 from esac_mpi.batch_system import speaks
 from esac_mpi.config import load
-from esac_mpi.errors import NO_MPI, lacks_mpi
+from esac_mpi.errors import why_no_mpi
 from esac_mpi.invocation import version
 from esac_mpi.log import say, tell, warn
 
@@ -30,17 +30,17 @@ def main(argv: list[str]) -> int:
     try:
         from esac_mpi import session
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if not lacks_mpi(error):
-            raise
-        return without_mpi(words)
+        if told := why_no_mpi(error):
+            return without_mpi(words, told)
+        raise
     return session.program(session.Asked(lambda: load(words, say, warn), command, looks="--check" in argv))
 
 
-def without_mpi(words: list[str]) -> int:
-    """Say that there is no MPI library; help needs none, and raises SystemExit."""
+def without_mpi(words: list[str], why: str) -> int:
+    """Say why there is no MPI; help needs none, and raises SystemExit."""
     if HELP & set(words):
         load(words, say, warn)
-    print(f"esac_mpi: {NO_MPI}", file=sys.stderr)
+    print(f"esac_mpi: {why}", file=sys.stderr)
     return WRONG_USAGE
 
 

@@ -36,6 +36,12 @@ class Interrupted(RunError):
 KINDS = {kind.code: kind for kind in (RunError, WrongUsage, NoCheckpoint, NotSaved, Interrupted)}
 
 
-def lacks_mpi(error: Exception) -> bool:
-    """Return whether an import failed because mpi4py found no MPI library."""
-    return "libmpi" in str(error) or "cannot load MPI library" in str(error)
+class Misplaced(ImportError):
+    """MPI cannot begin in this process; the message says why."""
+
+
+def why_no_mpi(error: Exception) -> str:
+    """Say why an import failed, if MPI is the reason: it is not there, or cannot begin here; "" for another reason."""
+    if isinstance(error, Misplaced):
+        return str(error)
+    return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""

@@ -5,19 +5,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi import errors, job, session
+from esac_mpi import began, errors
 from esac_mpi.config import Config, as_words, changed, idle, joined, plain, read_file, settings
 from esac_mpi.log import say, warn
-from esac_mpi.loop import Listener
 
 if TYPE_CHECKING:
+    from esac_mpi.loop import Listener
     from esac_mpi.record import RunFiles
 
 Settings = Mapping[str, Any]
 WHO = "settings"  # in messages
 SENTENCES = {
-    job.UNSAVED: "its last state could not be saved; what was saved before stands",
-    job.FAILED: "it counts as failed, as no evaluation had all its returns finite or too many starts were in vain: log.txt tells",
+    errors.NotSaved.code: "its last state could not be saved; what was saved before stands",
+    errors.RunError.code: (
+        "it counts as failed, as no evaluation had all its returns finite or too many starts were in vain: log.txt tells"
+    ),
 }
 
 
@@ -28,7 +30,7 @@ def train(
     run_dir: str | os.PathLike[str] | None = None,
     start_from: str | os.PathLike[str] | None = None,
     fresh: bool = False,
-    callback: Listener | None = None,
+    callback: "Listener | None" = None,
     quiet: bool = False,
 ) -> "RunFiles | None":
     """Train, or go on with a run where its directory stands; return the run's files, None on all ranks but 0.
@@ -42,6 +44,7 @@ def train(
     on with it. Raises RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
     docs/python.md.
     """
+    session, job = import_training()
     if config is not None and not isinstance(config, Config | str | os.PathLike):
         told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
         raise errors.WrongUsage(f"esac_mpi.train: {told}; settings are the second one: train(None, {{...}})")
@@ -61,6 +64,23 @@ def train(
     from esac_mpi.record import Run  # rank 0 alone reads files
 
     return Run.open(path)
+
+
+def import_training() -> tuple[Any, Any]:
+    """Import what starts MPI, which no process can undo: a training needs it, and nothing before.
+
+    Raises ImportError without an MPI library, WrongUsage where MPI cannot begin, or has begun in the parent of a fork.
+    """
+    try:
+        began.check_place(os.environ)
+        from esac_mpi import job, session
+    except errors.Misplaced as error:
+        raise errors.WrongUsage(f"esac_mpi.train: {error}") from None
+    except (ImportError, RuntimeError) as error:  # mpi4py's
+        if told := errors.why_no_mpi(error):
+            raise ImportError(told) from None
+        raise
+    return session, job
 
 
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:

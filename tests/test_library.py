@@ -313,26 +313,31 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     small = 'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\npopulation_size = 4\n[policy]\nhidden = [4]\n'
     (tmp_path / "configs/quickstart.toml").write_text(small)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     spaces = [{} for _ in blocks]
     for block, space in zip(blocks, spaces, strict=True):
         exec(block, space)
     assert (spaces[0]["run"].status["status"], spaces[0]["run"].generation) == ("complete", 2)
     assert spaces[1]["second"].start["taken"][:2] == ["theta_es", "Adam's moments"]
-    assert spaces[4]["run"].config.seed == 2
+    assert spaces[5]["run"].config.seed == 2
+    (tmp_path / "seeds.py").write_text(blocks[4])
+    subprocess.run([sys.executable, "seeds.py"], env=environment(), check=True, capture_output=True, timeout=120)
+    assert {f"seed{seed}" for seed in range(4)} <= {path.name for path in (tmp_path / "runs").iterdir()}
 
 
 def test_the_package_loads_nothing_before_it_is_asked():
-    code = "import sys, esac_mpi; print(*sorted({n.split('.')[0] for n in sys.modules} & {'numpy', 'h5py', 'mpi4py', 'torch'}))"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    code = "import sys, esac_mpi; {}; print(*sorted({{n.split('.')[0] for n in sys.modules}} & {{'numpy', 'mpi4py', 'torch'}}))"
+    for asked, loads in (("pass", ""), ("from esac_mpi import Config, Policy, Run, train", "numpy")):
+        line = [sys.executable, "-c", code.format(asked)]
+        done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == loads
     assert esac_mpi.Config is Config
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         _ = esac_mpi.trian
 
 
-def test_without_an_mpi_library_the_import_of_train_is_the_command_lines_sentence():
-    code = "try:\n    from esac_mpi import train\nexcept ImportError as error:\n    print(error)\nfrom esac_mpi import Config"
+def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
+    code = "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n    print(error)"
     variables = {**environment(), "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout == f"{errors.NO_MPI}\n"

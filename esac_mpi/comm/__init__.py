@@ -1,6 +1,11 @@
 """The ranks of a run, what travels between them, and what the ranks of a node share. The only importer of mpi4py."""
 
-from esac_mpi import contracts
+import os
+
+from esac_mpi import began, contracts
+
+began.check_place(os.environ)  # before anything below imports mpi4py
+
 from esac_mpi.comm.headers import DivergedError, boards
 from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
 from esac_mpi.comm.node import free_memory

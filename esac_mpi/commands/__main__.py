@@ -18,7 +18,7 @@ from importlib import import_module
 from esac_mpi import log, streams
 from esac_mpi.batch_system import speaks
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
-from esac_mpi.errors import NotSaved, RunError, lacks_mpi
+from esac_mpi.errors import NotSaved, RunError, why_no_mpi
 from esac_mpi.invocation import SCRIPT, called, nowhere, version, without_arguments
 from esac_mpi.stop import EndsRun
 
@@ -87,11 +87,11 @@ def carry_out(name: str, arguments: list[str]) -> int:
             raise
         print(f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'", file=sys.stderr)
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if not lacks_mpi(error):
+        if not (told := why_no_mpi(error)):
             raise
         from esac_mpi.__main__ import without_mpi
 
-        return without_mpi([])
+        return without_mpi([], told)
     return WRONG_USAGE
 
 

@@ -1,0 +1,80 @@
+"""Trainings in processes of one's own: forked, spawned, and started by a rank."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import command, environment
+
+from esac_mpi import began
+from esac_mpi.errors import Misplaced
+
+POOL = """
+import sys
+from multiprocessing import get_context
+
+from esac_mpi import train
+
+SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10, "policy.hidden": [4], "budget.generations": 1}
+
+
+def one(seed):
+    try:
+        run = train(None, {**SETTINGS, "seed": seed}, run_dir=f"{sys.argv[1]}/{seed}", quiet=True)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return run.status["status"]
+
+
+if __name__ == "__main__":
+    with get_context("fork").Pool(2) as pool:
+        print(*pool.map(one, range(2)))
+    print(one(2))
+    for method, seed in (("fork", 3), ("spawn", 4)):
+        with get_context(method).Pool(1) as pool:
+            print(*pool.map(one, [seed]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "pool.py"
+    path.write_text(POOL)
+    return path
+
+
+def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
+    line = [sys.executable, str(script), str(tmp_path)]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    forked, own, late, spawned = done.stdout.splitlines()
+    assert (forked, own, spawned) == ("complete complete", "complete", "complete")
+    assert late.startswith("WrongUsage: ")
+    assert "get_context('spawn')" in late
+    assert not (tmp_path / "3").exists()
+
+
+def test_children_of_a_rank_are_refused(script, tmp_path):
+    line = command(1, str(script), str(tmp_path), program=())
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines()[0].count("WrongUsage: ") == 2
+
+
+def test_the_program_started_by_a_rank_is_refused_in_a_sentence(tmp_path):
+    inner = f"import subprocess, sys; sys.exit(subprocess.run({command(0, '--run-dir', tmp_path / 'run')!r}).returncode)"
+    done = subprocess.run(
+        command(1, "-c", inner, program=()), env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "was started by a rank" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatch):
+    monkeypatch.setattr(began, "FORKED_WITH_MPI", set())
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
+    began.check_place({})
+    began.check_place({"PMI_RANK": "0", "PMI_FD": "0"})
+    began.check_place({"PMIX_RANK": "0"})
+    for line in ("9999", "nothing"):
+        with pytest.raises(Misplaced, match=r"env -u PMI_FD -u PMI_RANK"):
+            began.check_place({"PMI_RANK": "0", "PMI_FD": line})
