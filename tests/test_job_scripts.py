@@ -101,6 +101,7 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
         ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
         ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
+        ({}, ["USR2"], (-9, ["got USR1", "requeue 7"])),
         ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({}, ["TERM"], (75, ["got TERM"])),  # scancel
         ({}, ["USR1", "TERM"], (-9, ["got USR1", "got TERM", "requeue 7"])),  # the limit came before the run had stopped
@@ -144,6 +145,7 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({"HOURS": "0.5", "SECONDS": "7200"}, ["TERM"], (75, ["got TERM"])),  # the clock was set on by two hours
         ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
         ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
+        ({"HOURS": "0.5", "SIGNALS": "xx"}, ["XCPU", "HUP"], (0, ["got USR1", "got USR1", "round 1 of jobs/pbs.sh"])),
     ],
 )
 def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
