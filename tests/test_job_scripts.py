@@ -198,6 +198,18 @@ def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
     assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
 
 
+@pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])
+def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
+    (tmp_path / "list").write_text("--seed 1 --run-dir ~/run\n")
+    places = {"HOME": str(tmp_path), "VENV": "~/", "RUN": "~/run"} | ({"LIST": "~/list"} if "array" in script else {})
+    which = {"SLURM_ARRAY_TASK_ID": "0", "PBS_ARRAY_INDEX": "0", "CODE": "0", "STATUS": "complete"}
+    launcher = STAND_INS["launcher"].replace("$RUN", f"{tmp_path}/run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STAND_INS, "launcher", launcher)
+        assert decide(tmp_path, script, [], **places, **which) == (0, [])
+    assert (tmp_path / "run/status.json").exists()
+
+
 @pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
 @pytest.mark.parametrize("index", [1, 2])
 def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no_run(tmp_path, script, index):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import add_runs, ended, opened, parser
 from esac_mpi.analysis.curves import AXES
+from esac_mpi.paths import given
 
 
 def pictures(options: argparse.Namespace) -> Iterator[Path]:
@@ -29,7 +30,7 @@ def command_line() -> argparse.ArgumentParser:
     add_runs(line)
     line.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
-    line.add_argument("--out", type=Path, default=Path("updates"), metavar="NAME")
+    line.add_argument("--out", type=given, default=Path("updates"), metavar="NAME")
     return line
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, get_origin
 
 from esac_mpi import log
@@ -40,7 +39,7 @@ def load(
     position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_of_option(argv, i)), None)
     if position is not None:
         source = argv.pop(position)
-        file = read_file(Path(source), warn)
+        file = read_file(source, warn)
     argv = kwargs.joined(argv, file.get(kwargs.FIELD, {}))
     names = _command_line_names(argv)
     _refuse_strays(argv, source)
