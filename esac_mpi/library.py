@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esac_mpi import began, errors
@@ -91,5 +90,5 @@ def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> 
             warn(f"Config: this run does not read {', '.join(unread)}")
         return found
     source = "" if config is None else os.fspath(config)
-    file = {} if config is None else read_file(Path(source), warn)
+    file = {} if config is None else read_file(source, warn)
     return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, say, warn)

@@ -1,7 +1,7 @@
 """When a rank should stop: signals, the end of the batch job, and how to leave what cannot be finished in time. No MPI here.
 
-A first SIGTERM, SIGINT or SIGUSR1 is a wish to stop at the end of the generation; SIGTERM gives the generation a grace, because
-SLURM and PBS kill soon after it. A second signal gives the generation up at once; a third ends the job, and nothing is written.
+A first signal is a wish to stop at the end of the generation. SIGTERM and SIGXCPU give the generation a grace, because batch
+systems kill soon after them. A second signal gives the generation up at once; a third ends the job, and nothing is written.
 A generation that is given up is made again at the next start: all its random numbers are addressed.
 """
 
@@ -11,9 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+WARNINGS = (signal.SIGUSR2, signal.SIGXCPU, signal.SIGHUP)  # LSF's, SGE's; at the limit of processor time; of a closed terminal
 SAME = 1.0  # signals this close are one [s]: a terminal and a launcher, or a batch system and a launcher, send it each
 LONGEST = 1e8  # of a timer [s]
 AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
+
+
+def asking() -> tuple[int, ...]:
+    """List the signals that ask to stop: of WARNINGS those that nohup, a shell or the program around us have not set."""
+    return (*SIGNALS, *(number for number in WARNINGS if _is_free(signal.getsignal(number))))
+
+
+def _is_free(handler: Any) -> bool:
+    return handler == signal.SIG_DFL or isinstance(getattr(handler, "__self__", None), Stop)  # a search's, around its trials
 
 
 class GivenUp(BaseException):
@@ -33,8 +43,8 @@ class EndsRun(Exception):
 class Stop:
     """A rank's wish to stop, and the time at which it gives up.
 
-    wished: whether this rank wishes to stop. grace: time that SIGTERM leaves to a generation [s]. clock: monotonic [s].
-    abort: ends the job.
+    wished: whether this rank wishes to stop. grace: time that SIGTERM and SIGXCPU leave to a generation [s].
+    clock: monotonic [s]. abort: ends the job.
     """
 
     def __init__(self, clock: Callable[[], float], abort: Callable[[], None]) -> None:
@@ -51,13 +61,13 @@ class Stop:
         """Take the signals over; to be called from the main thread. last: what a third one does in place of the job's end."""
         self._abort = last or self._abort
         self._timer = self._clock(), *signal.getitimer(signal.ITIMER_REAL)
-        for number in (*SIGNALS, signal.SIGALRM):
+        for number in (*asking(), signal.SIGALRM):
             self._before[number] = signal.signal(number, self._alarm if number == signal.SIGALRM else self._hear)
 
     def end(self) -> None:
         """Let signals and the alarm pass: the run is over, and its exit code stands."""
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number in (*SIGNALS, signal.SIGALRM):
+        for number in (*SIGNALS, *WARNINGS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
     def let_go(self) -> None:
@@ -104,7 +114,7 @@ class Stop:
 
     def _hear(self, number: int, frame: Any) -> None:
         now = self._clock()
-        if self._heard and now - self._heard[-1] < SAME:
+        if self._heard and (number == signal.SIGXCPU or now - self._heard[-1] < SAME):  # the kernel repeats XCPU every second
             return
         self._heard.append(now)
         self.wished = True
@@ -113,7 +123,7 @@ class Stop:
             self._abort()
         elif len(self._heard) == 2:
             self.give_up_at(now)
-        elif number == signal.SIGTERM:
+        elif number in (signal.SIGTERM, signal.SIGXCPU):
             self.give_up_at(now + self.grace)
 
     def _alarm(self, number: int, frame: Any) -> None:

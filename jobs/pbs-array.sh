@@ -21,18 +21,18 @@ KEEP=ROUND,SCRIPT,INDEX,LIST,TASKS,SEEDS,OPTIONS,RUNS; for n in VENV LAUNCH HOUR
 : "${ROUND:=0}" "${ROUNDS:=50}" "${PAUSES:=30 120 300}"                 # rounds that may follow; waits after failed launches [s]
 : "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}" "${SELECT:=}" # SELECT: in place of the select line, as -l has it
 
-export ROUND SCRIPT INDEX LIST TASKS SEEDS OPTIONS RUNS; cd "$PBS_O_WORKDIR" && . "$VENV/bin/activate" || exit 1
+export ROUND SCRIPT INDEX LIST TASKS SEEDS OPTIONS RUNS; cd "$PBS_O_WORKDIR" && . "${VENV/#\~\//$HOME/}/bin/activate" || exit 1
 tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
 words=("configs/esac/$task.toml" --seed $seed --run-dir "$RUNS/$task-seed$seed")
-[ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "$LIST" | xargs -r printf '%s\n')  # as a shell
-n=${#words[@]} RUN=${words[@]: -1}; [ $n -gt 1 ] || { echo "$LIST has no line $((INDEX + 1))"; exit 2; }
+[ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "${LIST/#\~\//$HOME/}" | xargs -r printf '%s\n')  # as a shell
+n=${#words[@]} RUN=${words[@]: -1}; RUN=${RUN/#\~\//$HOME/}; [ $n -gt 1 ] || { echo "$LIST has no line $((INDEX + 1))"; exit 2; }
 
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
 pid='' told=''; term() { kill -TERM $pid; }; up() { awk '{ print int($1) }' /proc/uptime; }; began=$(up) # no clock that may be set
 [[ $(${LAUNCH%% *} --version 2>&1) = *"Open MPI"* ]] && term() { kill -USR1 $pid; sleep 2; kill -USR1 $pid; }
-trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the generation, save, stop
+trap 'kill -USR1 $pid 2>/dev/null' USR1 USR2 XCPU HUP # qsig -s USR1: finish the generation, save, stop
 trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s
 
 # status.json tells how it ended; exit codes do not pass every launcher. A run that died leaves "running" there. A launch that

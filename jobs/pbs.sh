@@ -25,13 +25,13 @@ KEEP=ROUND,SCRIPT,RUN,OPTIONS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PA
 : "${SCRIPT:=jobs/pbs.sh}"
 
 export ROUND SCRIPT RUN OPTIONS; cd "$PBS_O_WORKDIR" || exit 1
-. "$VENV/bin/activate" || exit 1
+RUN=${RUN/#\~\//$HOME/}; . "${VENV/#\~\//$HOME/}/bin/activate" || exit 1 # ~ within quotes
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
 pid='' told=''; term() { kill -TERM $pid; }; up() { awk '{ print int($1) }' /proc/uptime; }; began=$(up) # no clock that may be set
 [[ $(${LAUNCH%% *} --version 2>&1) = *"Open MPI"* ]] && term() { kill -USR1 $pid; sleep 2; kill -USR1 $pid; }
-trap 'kill -USR1 $pid 2>/dev/null' USR1           # qsig -s USR1: finish the generation, save, stop
+trap 'kill -USR1 $pid 2>/dev/null' USR1 USR2 XCPU HUP # qsig -s USR1: finish the generation, save, stop
 trap 'told=yes; term 2>/dev/null' TERM            # the walltime is here, or qdel; KILL follows in 10 s
 
 # status.json tells how it ended; exit codes do not pass every launcher. A run that died leaves "running" there. A launch that

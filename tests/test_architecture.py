@@ -32,9 +32,9 @@ LAYERS = [
 ]
 LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
 LAYERS[-1] |= {"__version__", "directory", "ram", "turns", "agenda", "errors", "threads", "began", "invocation", "shipped"}
-LAYERS[-1] |= {"clock", "processes", "streams", "surroundings", "accumulator"}
+LAYERS[-1] |= {"clock", "processes", "streams", "surroundings", "accumulator", "paths"}
 BESIDE = {"commands", "search", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
-ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "__version__"}  # by analysis
+ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "paths", "__version__"}  # by analysis
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py", "colours.py",

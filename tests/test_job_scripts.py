@@ -101,6 +101,7 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
         ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
         ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
+        ({}, ["USR2"], (-9, ["got USR1", "requeue 7"])),
         ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({}, ["TERM"], (75, ["got TERM"])),  # scancel
         ({}, ["USR1", "TERM"], (-9, ["got USR1", "got TERM", "requeue 7"])),  # the limit came before the run had stopped
@@ -144,6 +145,7 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({"HOURS": "0.5", "SECONDS": "7200"}, ["TERM"], (75, ["got TERM"])),  # the clock was set on by two hours
         ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
         ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
+        ({"HOURS": "0.5", "SIGNALS": "xx"}, ["XCPU", "HUP"], (0, ["got USR1", "got USR1", "round 1 of jobs/pbs.sh"])),
     ],
 )
 def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
@@ -194,6 +196,18 @@ def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
     which = {"SLURM_ARRAY_TASK_ID": "1", "PBS_ARRAY_INDEX": "1", "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
     code, said = decide(tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which)
     assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
+
+
+@pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])
+def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
+    (tmp_path / "list").write_text("--seed 1 --run-dir ~/run\n")
+    places = {"HOME": str(tmp_path), "VENV": "~/", "RUN": "~/run"} | ({"LIST": "~/list"} if "array" in script else {})
+    which = {"SLURM_ARRAY_TASK_ID": "0", "PBS_ARRAY_INDEX": "0", "CODE": "0", "STATUS": "complete"}
+    launcher = STAND_INS["launcher"].replace("$RUN", f"{tmp_path}/run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STAND_INS, "launcher", launcher)
+        assert decide(tmp_path, script, [], **places, **which) == (0, [])
+    assert (tmp_path / "run/status.json").exists()
 
 
 @pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])

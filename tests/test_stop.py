@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from esac_mpi import batch_system
-from esac_mpi.stop import Stop
+from esac_mpi.stop import SIGNALS, WARNINGS, Stop, asking
 from esac_mpi.watchdog import Watchdog
 
 
@@ -19,8 +19,9 @@ from esac_mpi.watchdog import Watchdog
 def stop(monkeypatch):
     """A Stop that hears signals, and merges only what is very close; what was there before comes back."""
     monkeypatch.setattr("esac_mpi.stop.SAME", 0.05)
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, *WARNINGS, signal.SIGALRM)}
+    for number in WARNINGS:  # these tests may be under nohup themselves
+        signal.signal(number, signal.SIG_DFL)
     aborted = []
     one = Stop(time.monotonic, lambda: aborted.append(True))
     one.aborted = aborted
@@ -68,12 +69,33 @@ def test_sigterm_gives_a_generation_its_grace_and_the_others_give_it_all_the_tim
     assert 0.25 < time.monotonic() - start < 10
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [*SIGNALS, *WARNINGS])
 def test_what_a_terminal_or_batch_system_sends_twice_is_one_signal(stop, monkeypatch, number):
     monkeypatch.setattr("esac_mpi.stop.SAME", 1.0)
     assert stop.carry_out(lambda: (send(number), send(number), send(number)))
     assert stop.wished
     assert not stop.overdue
+
+
+def test_the_limit_of_processor_time_is_said_every_second_and_is_one_wish_with_a_grace(stop):
+    stop.grace = 0.5
+    assert stop.carry_out(lambda: [send(signal.SIGXCPU) for _ in range(3)])  # 0.1 s apart: more than the same signal
+    assert stop.wished
+    assert not stop.carry_out(lambda: time.sleep(30))
+    assert not stop.aborted
+
+
+@pytest.mark.parametrize("number", WARNINGS)
+def test_a_warning_is_left_to_nohup_and_to_the_program_around_us(stop, number):
+    assert set(asking()) == {*SIGNALS, *WARNINGS}  # also inside a search, which hears them itself
+    stop.let_go()
+    for handler in (signal.SIG_IGN, lambda given, frame: None):
+        signal.signal(number, handler)
+        stop.listen()
+        assert signal.getsignal(number) is handler
+        send(number)
+        assert not stop.wished
+        stop.let_go()
 
 
 def test_what_is_swallowed_is_given_up_all_the_same(stop):

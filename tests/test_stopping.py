@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, SMALL_ES, environment, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, SMALL_ES, command, environment, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import Run, read
@@ -109,6 +110,28 @@ def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatc
     monkeypatch.setenv("SLOW", "0")
     together(3, *arguments, "--run-dir", tmp_path / "run")
     assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGXCPU, signal.SIGHUP])
+def test_what_batch_systems_and_terminals_send_saves_and_ends_with_75(tmp_path, number):
+    path = tmp_path / "run"
+    line = command(0, *CYCLIC_ES, "--budget.generations", 100_000, "--run-dir", path, program=EAGER)
+    pid, terminal = pty.fork()  # the terminal of a person who goes away
+    if pid == 0:
+        signal.signal(number, signal.SIG_DFL)  # these tests may be under nohup themselves
+        os.execve(line[0], line, environment())
+    try:
+        wait_for(lambda: os.read(terminal, 1000) and rows_published(path) >= 3)
+        if number != signal.SIGHUP:
+            os.kill(pid, number)
+        os.close(terminal)  # the kernel sends SIGHUP, and who writes there meets an error
+        wait_for(lambda: status(path)["status"] == "requeue", 60)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == 75
 
 
 def test_a_signal_before_the_first_generation_writes_a_whole_state_or_nothing(tmp_path, start):

@@ -10,6 +10,7 @@ from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import Int64, NonNegative
 from esac_mpi.invocation import SCRIPT, as_called, called
+from esac_mpi.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
@@ -32,7 +33,7 @@ def seed(text: str) -> int:
 
 def add_runs(line: argparse.ArgumentParser) -> None:
     """Let a command take run directories."""
-    line.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
+    line.add_argument("runs", nargs="+", type=given, metavar="RUN", help="run directory")
 
 
 def add_policy(line: argparse.ArgumentParser, text: str) -> None:

@@ -36,13 +36,13 @@ os.environ["MUJOCO_GL"] = "disabled"  # nothing is drawn
 import math
 import sys
 from importlib import import_module
-from pathlib import Path
 
 from esac_mpi.analysis.command import parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.clock.cluster import HOST_PER_UPDATE, Cluster
 from esac_mpi.invocation import look_here
+from esac_mpi.paths import given
 from esac_mpi.streams import answer_alone, as_json
 
 OF_SCALING = ("task", "latency", "bandwidth", "cores_per_node", "updates_per_second", "host_per_update", "out")
@@ -81,7 +81,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--host-per-update", type=float, default=HOST_PER_UPDATE, help="scaling: of rank 0's core for that GPU [s]")
     line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")
     line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 120")
-    line.add_argument("--out", type=Path, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")
+    line.add_argument("--out", type=given, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")
     return line
 
 

@@ -11,19 +11,19 @@ Returns 0 if the bits are equal, 1 if they part, 2 if a directory is not a run o
 
 import argparse
 import sys
-from pathlib import Path
 
 from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.comparison import TASK, bits, configurations, differences, machine, recorded
 from esac_mpi.config import ConfigError
+from esac_mpi.paths import given
 from esac_mpi.record import Refused, Run, Unreadable
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("a", type=Path, metavar="A", help="run directory")
-    line.add_argument("b", type=Path, metavar="B", help="run directory")
+    line.add_argument("a", type=given, metavar="A", help="run directory")
+    line.add_argument("b", type=given, metavar="B", help="run directory")
     return line
 
 

@@ -22,7 +22,6 @@ import os
 import sys
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
@@ -32,6 +31,7 @@ import numpy as np
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import parser, seed
 from esac_mpi.invocation import look_here
+from esac_mpi.paths import given
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
 from esac_mpi.policies.ranks import on_all
 from esac_mpi.record import Unreadable
@@ -77,7 +77,7 @@ def loaded(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("policy", type=Path, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
     line.add_argument("--episodes", type=int, default=100, help="noise-free episodes (100)")
     line.add_argument("--task", default="", help="another task of equal spaces, or this one without its task.kwargs")
     line.add_argument("--horizon", type=int, help="truncate episodes there [steps]; 0: the task's own limit (as in training)")

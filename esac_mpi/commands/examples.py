@@ -14,6 +14,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.paths import given
 from esac_mpi.shipped import shipped
 
 FOLDERS = ("configs", "jobs")
@@ -22,7 +23,7 @@ FOLDERS = ("configs", "jobs")
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("place", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: the current directory")
+    line.add_argument("place", nargs="?", type=given, default=Path(), metavar="DIR", help="default: the current directory")
     return line
 
 

@@ -34,6 +34,7 @@ from esac_mpi.experiments.jobs import submitted
 from esac_mpi.experiments.plan import Planned
 from esac_mpi.experiments.products import Recorder, drawn, keep, recorded
 from esac_mpi.experiments.shown import listing, shown
+from esac_mpi.paths import given
 
 STOPPED = 75
 
@@ -120,7 +121,7 @@ def command_line() -> argparse.ArgumentParser:
         action = actions.add_parser(name)
         action.add_argument("id", metavar="ID", help="a file of configs/experiments/, without .toml")
         if what:
-            action.add_argument("--root", type=Path, default=Path("runs/experiments"), help="where the experiments' folders are")
+            action.add_argument("--root", type=given, default=Path("runs/experiments"), help="where the experiments' folders are")
             action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
     actions.choices["run"].add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the budget's seeds these alone")
     actions.choices["run"].add_argument("--at-once", type=int, default=2, metavar="N", help="runs at the same time (2)")

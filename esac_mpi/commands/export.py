@@ -29,6 +29,7 @@ from pathlib import Path
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
 from esac_mpi.analysis.command import ended, opened, parser
+from esac_mpi.paths import given
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
 from esac_mpi.record import Unreadable
 
@@ -36,10 +37,10 @@ from esac_mpi.record import Unreadable
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("policy", type=Path, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
     line.add_argument("--format", choices=(*FORMATS, *histories.FORMATS), required=True)
     line.add_argument("--step", choices=histories.STEPS, default="env_steps", help="of tensorboard; default: env_steps")
-    line.add_argument("--out", type=Path, help="default: policy.pt, .onnx, .npz or .zip beside policy.h5; a history: in the run")
+    line.add_argument("--out", type=given, help="default: policy.pt, .onnx, .npz or .zip beside policy.h5; a history: in the run")
     return line
 
 

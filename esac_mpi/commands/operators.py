@@ -34,6 +34,7 @@ from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.relatives import Relative, Visits, visits, write
 from esac_mpi.invocation import look_here
+from esac_mpi.paths import given
 from esac_mpi.policies import offspring
 from esac_mpi.policies.offspring import Study
 from esac_mpi.policies.population import Population, restored
@@ -108,7 +109,7 @@ def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: A
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    line.add_argument("run", type=given, metavar="RUN", help="run directory")
     line.add_argument("--what", choices=tuple(NUMBERS), default="crossover")
     line.add_argument("--of", choices=("crossover", "mutation"), default="crossover", help="of visits: whose")
     line.add_argument("--number", type=int, default=0, metavar="N", help="pairs of parents, or parents")
@@ -116,7 +117,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--dimensions", type=int, nargs=2, default=[0, 1], metavar=("I", "J"), help="of the state (0 1)")
     line.add_argument("--magnitude", type=float, nargs="+", metavar="M", help="of proximal mutation; default: the run's")
     line.add_argument("--seed", type=seed, default=0, help="who is drawn, how they are crossed and mutated, start states (0)")
-    line.add_argument("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
+    line.add_argument("--out", type=given, metavar="NAME", help="default: operators-<what>, in the run")
     return line
 
 

@@ -41,6 +41,7 @@ from esac_mpi.analysis.command import (
     refuse_unread,
 )
 from esac_mpi.analysis.curves import AXES
+from esac_mpi.paths import given
 
 KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
 OF_MACHINES = ("ranks", "updates_per_second")  # options
@@ -89,7 +90,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--within", type=float, default=inf, metavar="T", help="of a map: blank where it takes longer [s]")
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
     line.add_argument(
-        "--out", type=Path, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"
+        "--out", type=given, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"
     )
     return line
 

@@ -23,6 +23,7 @@ from esac_mpi.analysis.command import parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.invocation import look_here
 from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.paths import given
 from esac_mpi.policies import posture, recovery, stage
 from esac_mpi.record import Unreadable
 from esac_mpi.rollout import play
@@ -72,15 +73,15 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("policy", type=Path, metavar="RUN|POLICY", help="run directory or policy.h5")
+    line.add_argument("policy", type=given, metavar="RUN|POLICY", help="run directory or policy.h5")
     line.add_argument("--start", choices=("default", "tilted"), default="default", help="default: the task's own")
     line.add_argument("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
     line.add_argument("--seconds", type=float, default=0.0, help="simulated time to show [s]; 0: the whole episode")
     line.add_argument("--frames", type=int, default=6, help="pictures in the strip (6)")
-    line.add_argument("--video", type=Path, help="film, .mp4 or .gif")
+    line.add_argument("--video", type=given, help="film, .mp4 or .gif")
     line.add_argument("--seed", type=seed, default=0, help="which start state (0): the first of evaluate.py's")
     line.add_argument("--trials", type=int, default=0, help="tilted starts to count the recoveries of")
-    line.add_argument("--out", type=Path, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
+    line.add_argument("--out", type=given, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
     return line
 
 

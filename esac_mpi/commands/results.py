@@ -24,7 +24,6 @@ Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5
 import argparse
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable
@@ -35,6 +34,7 @@ from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.experiments.design import FOLDER
+from esac_mpi.paths import given
 
 CHAMPION = "ESAC"
 OF_CURVES = ("x", "seeds", "ranks", "updates_per_second")
@@ -112,7 +112,7 @@ def command_line() -> argparse.ArgumentParser:
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     tables.add_argument("--measure", choices=MEASURES, default="return")
     tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
-    tables.add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    tables.add_argument("--out", type=given, metavar="FILE", help="write it there")
     tables.set_defaults(make=table, line=tables)
     pictures = actions.add_parser("draw", help="a picture")
     pictures.add_argument("--what", choices=tuple(READ), default="returns")
@@ -122,20 +122,22 @@ def command_line() -> argparse.ArgumentParser:
     pictures.add_argument("--field", default="value", metavar="NAME", help="the swept field, as the axis calls it")
     pictures.add_argument("--normalise", action="store_true", help="sensitivity: divide each line by its best")
     pictures.add_argument("--seeds", action="store_true", help="each run as a thin line or small point")
-    pictures.add_argument("--out", type=Path, metavar="FILE", required=True)
+    pictures.add_argument("--out", type=given, metavar="FILE", required=True)
     pictures.set_defaults(make=draw, line=pictures)
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
     together.add_argument("--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated")
     together.add_argument("--policy", choices=tuple(POLICIES), default="chosen", help="whose return counts where a run has two")
-    together.add_argument("--out", type=Path, metavar="FILE", help="write or draw it there")
-    together.add_argument("--random", type=Path, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions")
+    together.add_argument("--out", type=given, metavar="FILE", help="write or draw it there")
+    together.add_argument(
+        "--random", type=given, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions"
+    )
     together.set_defaults(make=aggregate)
     for action in (tables, together):
         action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=f"whom the verdicts are about; default: {CHAMPION}")
         action.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
     for action in (tables, pictures, together):
         add_machine(action)
-        action.add_argument("files", nargs="+", type=Path, metavar="CSV", help="results.csv of an experiment")
+        action.add_argument("files", nargs="+", type=given, metavar="CSV", help="results.csv of an experiment")
     return line
 
 

@@ -21,6 +21,7 @@ from esac_mpi.analysis import published
 from esac_mpi.analysis.command import add_runs, ended, opened, parser
 from esac_mpi.analysis.generation_times import times_of
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.paths import given
 
 
 def report(options: argparse.Namespace) -> Iterator[object]:
@@ -50,7 +51,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--ranks", nargs="+", type=int, default=[], metavar="R", help="computed for so many too")
     line.add_argument("--published", action="store_true", help="beside what the paper prints")
     line.add_argument("--numbers", action="store_true", help="print the numbers too")
-    line.add_argument("--out", type=Path, default=Path("scaling"), metavar="NAME")
+    line.add_argument("--out", type=given, default=Path("scaling"), metavar="NAME")
     return line
 
 

@@ -42,7 +42,6 @@ import argparse
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
@@ -50,6 +49,7 @@ from esac_mpi.analysis.command import ended, parser, written
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.errors import NotSaved
 from esac_mpi.invocation import look_here
+from esac_mpi.paths import given
 
 
 def taken(options: argparse.Namespace) -> int:
@@ -98,15 +98,17 @@ def command_line() -> argparse.ArgumentParser:
         "show": "the trials, the best first", "best": "the best trial as a configuration",
     }.items()}  # fmt: skip
     for line in lines.values():
-        line.add_argument("study", type=Path, metavar="STUDY", help="the study's TOML file, or its directory")
-    lines["run"].add_argument("--run-dir", type=Path, metavar="DIR", help="where status.json says how this task ended, for jobs/")
+        line.add_argument("study", type=given, metavar="STUDY", help="the study's TOML file, or its directory")
+    lines["run"].add_argument(
+        "--run-dir", type=given, metavar="DIR", help="where status.json says how this task ended, for jobs/"
+    )
     lines["run"].add_argument(
         "--max-hours", type=float, default=0.0, metavar="H", help="stop, saved, before so long [h]; 0: no limit"
     )
     lines["jobs"].add_argument("--tasks", type=int, default=10, metavar="N", help="elements of the array (10)")
     lines["show"].add_argument("--top", type=int, default=10, metavar="N", help="how many trials (10); 0: all")
     lines["show"].add_argument("--json", action="store_true", help="one JSON object a trial")
-    lines["best"].add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    lines["best"].add_argument("--out", type=given, metavar="FILE", help="write it there")
     return main
 
 

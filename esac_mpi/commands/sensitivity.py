@@ -16,6 +16,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser, refuse_unread, tell_unfinished
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
+from esac_mpi.paths import given
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
@@ -44,7 +45,7 @@ def command_line() -> argparse.ArgumentParser:
     add_policy(line, "whose evaluations")
     line.add_argument("--normalise", action="store_true", help="divide by each line's best; one panel for all tasks")
     line.add_argument("--seeds", action="store_true", help="each run as a small point")
-    line.add_argument("--out", type=Path, default=Path("sensitivity"), metavar="NAME")
+    line.add_argument("--out", type=given, default=Path("sensitivity"), metavar="NAME")
     return line
 
 

@@ -20,6 +20,7 @@ from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
 from esac_mpi.experiments.jobs import SCRIPTS, without_scripts
 from esac_mpi.experiments.sweeps import checked, lines
+from esac_mpi.paths import given
 
 
 def write(options: argparse.Namespace) -> Iterator[object]:
@@ -53,13 +54,13 @@ def write(options: argparse.Namespace) -> Iterator[object]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("--configs", nargs="+", type=Path, default=[], metavar="TOML", help="configuration files")
+    line.add_argument("--configs", nargs="+", type=given, default=[], metavar="TOML", help="configuration files")
     line.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
     line.add_argument("--algorithms", nargs="+", default=[], help="default: the configuration's own")
     line.add_argument("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
     line.add_argument("--set", nargs="+", action="append", default=[], metavar=("FIELD", "VALUE"), help="may be repeated")
-    line.add_argument("--root", type=Path, default=Path("runs/sweep"), help="directory of the run directories")
-    line.add_argument("--out", type=Path, default=Path("runs/sweep/jobs.txt"), metavar="FILE", help="the list")
+    line.add_argument("--root", type=given, default=Path("runs/sweep"), help="directory of the run directories")
+    line.add_argument("--out", type=given, default=Path("runs/sweep/jobs.txt"), metavar="FILE", help="the list")
     return line
 
 

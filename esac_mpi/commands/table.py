@@ -23,7 +23,6 @@ Reads files only, no MPI, torch or simulator. Prints the table, or the path of -
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 
 from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable
@@ -31,6 +30,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, At
 from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
+from esac_mpi.paths import given
 
 RATES = "pderl-fates"  # what is printed there is no return
 PRINTED = tuple(name for name in book() if not name.endswith("-times"))
@@ -68,7 +68,7 @@ def command_line() -> argparse.ArgumentParser:
     add_machine(line)
     line.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     line.add_argument("--published", nargs="*", choices=PRINTED, help="beside the papers'; default esac, of fates pderl-fates")
-    line.add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    line.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return line
 
 

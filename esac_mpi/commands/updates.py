@@ -14,6 +14,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import add_labels, add_runs, ended, opened, parser
 from esac_mpi.analysis.curves import AXES
+from esac_mpi.paths import given
 
 
 def pictures(options: argparse.Namespace) -> Iterator[Path]:
@@ -31,7 +32,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--x", choices=AXES, default="env_steps", help="horizontal axis")
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
     add_labels(line)
-    line.add_argument("--out", type=Path, default=Path("updates"), metavar="NAME")
+    line.add_argument("--out", type=given, default=Path("updates"), metavar="NAME")
     return line
 
 

@@ -13,11 +13,11 @@ Reads files only, no MPI, torch or simulator. Prints the table, or the path of -
 import argparse
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 
 from esac_mpi.analysis import waiting
 from esac_mpi.analysis.command import add_runs, ended, opened, parser, written
 from esac_mpi.analysis.published import book
+from esac_mpi.paths import given
 
 
 def tables(options: argparse.Namespace) -> Iterator[object]:
@@ -41,7 +41,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--ranks", type=int, nargs="+", metavar="R", default=[1, 2, 6], help="to compute the time for")
     line.add_argument("--steps", type=int, metavar="N", default=0, help="nominal steps; default: what all runs of a task have")
     line.add_argument("--published", action="store_true", help="below them the paper's")
-    line.add_argument("--out", type=Path, metavar="FILE", help="write it there")
+    line.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return line
 
 

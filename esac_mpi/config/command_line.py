@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, get_origin
 
 from esac_mpi import streams
@@ -41,7 +40,7 @@ def load(
     position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_of_option(argv, i)), None)
     if position is not None:
         source = argv.pop(position)
-        file = read_file(Path(source), warn)
+        file = read_file(source, warn)
     argv = kwargs.joined(argv, file.get(kwargs.FIELD, {}))
     names = _command_line_names(argv)
     _refuse_strays(argv, source)
@@ -109,7 +108,8 @@ def _parse(argv: list[str], default: Config) -> Config:
         "  configs/esac/walker-walk.toml --seed 3 --esac.sigma 0.01      a file, and what differs from it\n"
         "  runs/hopper/config.toml --budget.env_steps 2000000            goes on with a run, for longer\n\n"
         "SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a\n"
-        "second or more later: the generation is given up, saved; a third: the end, unsaved. Ctrl-C is the same without a\n"
+        "second or more later: the generation is given up, saved; a third: the end, unsaved. SIGUSR2, SIGXCPU and SIGHUP\n"
+        "to a rank are the same, but kill MPICH's mpirun and its ranks with it. Ctrl-C is the same without a\n"
         "launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within\n"
         "a second; the run then goes on from its last checkpoint.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."

@@ -1,6 +1,7 @@
 """Configuration files: TOML in, TOML out."""
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +18,7 @@ from esac_mpi.config.kwargs import gathered
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import Config
 from esac_mpi.directory import CONFIG, is_run
+from esac_mpi.paths import given
 
 # no part of a run: a directory is moved, a job has its own limit, and a change is let be once
 UNSAVED = ("run_dir", "max_hours", "task.changed")
@@ -56,11 +58,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def read_file(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return what a file sets; a run's own config.toml means the directory that it is in. Raises ConfigError.
+def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, Any]:
+    """Return what a file that a person names sets; a run's own config.toml means the directory that it is in. Raises ConfigError.
 
     `warn` hears what such a file sets in vain: a person wrote it there, or a former version did.
     """
+    path = given(place, ConfigError)
     values = read_toml(path)
     if path.name == CONFIG and is_run(path.parent):
         for name in UNSAVED[1:]:

@@ -1,7 +1,7 @@
 """What a person named where a configuration file is meant, in a sentence."""
 
 from collections.abc import Container
-from os.path import isdir, isfile, join  # false, without an error, for what no path can be
+from os.path import expanduser, isdir, isfile, join  # false, without an error, for what no path can be
 
 from esac_mpi.directory import CONFIG
 from esac_mpi.invocation import called
@@ -11,9 +11,10 @@ USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "sea
 
 def no_file(word: str) -> str:
     """Return what a word is that names no configuration file, and what is meant."""
-    if isfile(config := join(word, CONFIG)):
+    place = expanduser(word)
+    if isfile(config := join(place, CONFIG)):
         return f"{word!r} is a run's directory: {config} goes on with the run, and so does the command that began it"
-    if isdir(word):
+    if isdir(place):
         return f"{word!r} is a directory; a configuration file is meant, which ends in .toml"
     if word.endswith(".h5"):
         return f"{word!r} has no settings; to begin a run from a policy is --from {word}"

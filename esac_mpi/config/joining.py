@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi import paths
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, updated, value_of
 from esac_mpi.config.files import from_table
@@ -15,6 +16,7 @@ from esac_mpi.config.rules import check
 from esac_mpi.config.sources import names_alone, resolved, set_in_vain, without_default_budget, without_reading
 from esac_mpi.config.whole import Config, table_of
 
+PATHS = ("run_dir", "start_from", "aes_rl.replay")
 Hear = Callable[[str], None]
 
 
@@ -25,6 +27,7 @@ def joined(file: dict[str, Any], named: dict[str, Any], who: str, source: str, s
     vain. Raises ConfigError, also for what is named and the run would not read.
     """
     refuse_empty(named, file, who)
+    file, named = expanded(file, source), expanded(named, who)
     config = resolved(file, named)
     try:
         check(config)
@@ -46,6 +49,7 @@ def changed(config: Config, named: dict[str, Any], who: str) -> Config:
     """Return a configuration, whole as it is, with what is named in its place. Raises ConfigError, as `joined` does."""
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     refuse_empty(named, whole, who)
+    whole, named = expanded(whole, who), expanded(named, who)
     kept = without_reading(whole, named)
     budget = {name: value for name, value in whole.items() if name.startswith("budget.")}  # which stays what it is
     found = updated(Config(), {**whole, **named}) if kept is whole else resolved(kept, {**budget, **named})
@@ -56,6 +60,15 @@ def changed(config: Config, named: dict[str, Any], who: str) -> Config:
         raise ConfigError(f"{who}: {name} = {reading}: this Config has that name, and no field that it sets; {remedy}")
     refuse_unread(found, named, who)
     return found
+
+
+def expanded(values: dict[str, Any], who: str) -> dict[str, Any]:
+    """Return {dotted name: value} with the home directory in place of ~ in paths. Raises ConfigError."""
+
+    def kind(problem: str) -> ConfigError:
+        return ConfigError(f"{who}: {problem}" if who else problem)
+
+    return values | {name: paths.expanded(values[name], kind) for name in PATHS if name in values}
 
 
 def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -> None:

@@ -119,8 +119,8 @@ class Stop(Table):
     """How a run ends before its budget does, and what counts as hanging."""
 
     grace_seconds: NonNegativeFloat = 5.0
-    """A generation that is unfinished this long after SIGTERM is given up, and made again at the next start [s]. SLURM kills
-    30 s after it (KillWait), PBS 10 s (kill_delay)."""
+    """A generation that is unfinished this long after SIGTERM or SIGXCPU is given up, and made again at the next start [s].
+    SLURM kills 30 s after SIGTERM (KillWait), PBS 10 s (kill_delay)."""
     starts: NonNegativeInt = 10
     """So many starts in a row without progress make the run a failed one, which no job script starts again; 0 = no limit."""
     member_minutes: NonNegativeFloat = 30.0

@@ -29,6 +29,7 @@ from esac_mpi.experiments.naming import check_names, refuse_one_task_twice
 from esac_mpi.experiments.plan import Budget, Computed, Experiment, Planned, Product, Settings
 from esac_mpi.experiments.settings import DEFAULT, full_name
 from esac_mpi.invocation import called
+from esac_mpi.paths import given
 from esac_mpi.shipped import checkout, shipped
 
 OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()  # `esac-mpi examples` has put them here
@@ -52,7 +53,7 @@ def ours(path: Path) -> Path:
 
 def experiment(id: str) -> Experiment:
     """Read an experiment. Raises Unusable naming the file and the key."""
-    path = Path(id) if id.endswith(".toml") else FOLDER / f"{id}.toml"
+    path = given(id, Unusable) if id.endswith(".toml") else FOLDER / f"{id}.toml"
     if not path.exists():
         raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
     try:

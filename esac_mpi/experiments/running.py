@@ -2,7 +2,7 @@
 
 A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks (clocks.py),
 which is the same however many go on at once. Wall time counts from where a run says that it goes on, without imports;
-what it has had is kept in spent/ beside the runs, and is no less than its own history says. Interrupted (Ctrl-C, SIGTERM),
+what it has had is kept in spent/ beside the runs, and is no less than its own history says. Interrupted (by a signal),
 the runs save themselves, and the next start goes on.
 """
 
@@ -25,6 +25,7 @@ from esac_mpi.config import ConfigError, differences
 from esac_mpi.experiments import clocks
 from esac_mpi.experiments.plan import Planned
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.stop import asking
 
 STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
@@ -213,9 +214,7 @@ def outcome(going: Going) -> Ended:
 def wish() -> Iterator[list[int]]:
     """Give a list that gets the signals by which a person or a batch system asks us to stop; under nohup SIGHUP asks nothing."""
     heard: list[int] = []
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
+    numbers = asking()
     before = [signal.signal(number, lambda given, frame: heard.append(given)) for number in numbers]
     try:
         yield heard

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import policy
+from esac_mpi.paths import given
 from esac_mpi.policy import Layout, Normaliser
 from esac_mpi.record.errors import Unreadable
 from esac_mpi.record.files import read
@@ -45,7 +46,7 @@ class Policy(policy.Policy):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Policy":
         """Read a policy.h5, or the one in a run directory. Raises Unreadable, saying what is wrong with it."""
-        path = Path(path)
+        path = given(path, Unreadable)
         try:
             if path.is_dir():
                 path = path / POLICY

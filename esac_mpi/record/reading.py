@@ -20,6 +20,7 @@ import numpy as np
 
 from esac_mpi.config import Config, ConfigError, read_toml, updated
 from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
+from esac_mpi.paths import given
 from esac_mpi.record import checkpoints, files, history, lock, replays
 from esac_mpi.record.checkpoints import Checkpoint, config_of, read_checkpoint
 from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
@@ -264,8 +265,9 @@ def _checkpoint(source: Path) -> CheckpointFile | None:
         return CheckpointFile(source, generation, str(error))
 
 
-def open_run(path: Path) -> RunFiles:
+def open_run(place: str | os.PathLike[str]) -> RunFiles:
     """Return a run's files. Raises Refused if it is not a run or of a newer version; Unreadable; ConfigError."""
+    path = given(place, Refused)
     try:
         there = path.is_dir() and is_run(path)
     except OSError as error:  # somebody else's, a stale mount, a name that is too long

@@ -112,7 +112,7 @@ class Run:
     @classmethod
     def open(cls, path: str | Path) -> RunFiles:
         """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
-        return reading.open_run(Path(path))
+        return reading.open_run(path)
 
     def _find(self) -> None:
         """Find the checkpoint to go on from, if any. Raises Refused for one of another run or task, Unreadable."""

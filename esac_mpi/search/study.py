@@ -19,6 +19,7 @@ from esac_mpi.config import FREE as FREE_IN_RUNS
 from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
 from esac_mpi.config.reads import unread
 from esac_mpi.experiments.design import fields, known, made
+from esac_mpi.paths import given
 from esac_mpi.record.files import replace
 from esac_mpi.search.space import Choices, Space, parsed
 from esac_mpi.task import make_task
@@ -96,7 +97,7 @@ def read(place: Path) -> Study:
         if place.is_dir():
             return begun(place)
         table = tomllib.loads(place.read_text(encoding="utf-8-sig"))
-        return of(table, place, lambda name: read_toml(name))
+        return of(table, place, lambda name: read_toml(given(name, ConfigError)))
     except FileNotFoundError as error:
         raise Unusable(f"{place}: no such study file, nor a directory with {STUDY} in it") from error
     except OSError as error:
@@ -135,7 +136,7 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
     if both := sorted(settings.keys() & space.keys()):
         raise Unusable(f"{source}: {both[0]} stands under [settings] and under [search]: leave one out")
     return Study(
-        source, path or Path(table.get("directory", f"runs/{place.stem}")), table,
+        source, path or given(table.get("directory", f"runs/{place.stem}"), ConfigError), table,
         read_config(table["config"]) if "config" in table else {}, settings, space, measure, tuple(seeds),
         sampler(table.get("sampler", {}), f"{source}: sampler"), pruner(table.get("pruner", {}), f"{source}: pruner"),
         table["trials"],

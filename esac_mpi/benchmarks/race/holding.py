@@ -20,6 +20,7 @@ from esac_mpi.benchmarks.program import launcher
 from esac_mpi.benchmarks.race import processes, rows, standings
 from esac_mpi.benchmarks.race.plans import Run, planned
 from esac_mpi.benchmarks.race.processes import LOGS, carried_out
+from esac_mpi.stop import asking
 
 ROWS, TABLE, PICTURE = "race.csv", "race.md", "race.png"
 BUSY = 0.5  # load average from which other work is noticed
@@ -101,12 +102,12 @@ def published(found: standings.Standings, folder: Path) -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the race as Ctrl-C does: its run is ended with it, and what it has is published."""
+    """Let signals that ask to stop end the race as Ctrl-C does: its run is ended with it, and what it has is published."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    numbers = [number for number in asking() if number != signal.SIGINT and signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, end) for number in numbers}
     try:
         yield

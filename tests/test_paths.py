@@ -1,0 +1,92 @@
+"""Paths as a person gives them: ~ and variables, in options, TOML and Python."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from conftest import SMALL_ES, run
+
+import esac_mpi
+from esac_mpi import paths
+from esac_mpi.commands import NAMES
+from esac_mpi.commands.completion import actions
+from esac_mpi.config import Config, ConfigError, changed, load
+from esac_mpi.record import Refused, Unreadable
+
+NOBODY = "~no-such-user/x"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home directory, and another one to be in."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "home"
+
+
+def test_a_path_is_read_as_a_shell_reads_it(home):
+    told = {"~": home, "~/x": home / "x", "x/~": Path("x/~"), "a~": Path("a~"), "": Path(), "./~/x": home.parent / "here/~/x"}
+    for text, path in told.items():
+        assert paths.given(text) == path
+        assert paths.given(paths.given(text)) == path
+    assert paths.given("~root") == Path("/root")
+    assert paths.expanded("./runs//x/") == "./runs//x/"  # what needs no home stays as it was written
+    for text in (NOBODY, "$SCRATCH/x", "/a/${USER}/b", "~/$X"):
+        with pytest.raises(ValueError, match="write the path itself"):
+            paths.given(text, ValueError)
+    Path("a$b").mkdir()
+    assert paths.given("a$b/../a$b") == Path("a$b/../a$b")
+
+
+def test_options_a_file_and_settings_mean_the_home_directory(home):
+    (home / "f.toml").write_text('algorithm = "aes_rl"\nrun_dir = "~/r"\nstart_from = "~/s"\naes_rl.order = "arrival"\n')
+    for argv in (["~/f.toml"], ["~/f.toml", "--run-dir=~/r", "--from=~/s"]):
+        config, _ = load([*argv, "--aes_rl.replay=~/t"])
+        assert (config.run_dir, config.start_from, config.aes_rl.replay) == (f"{home}/r", f"{home}/s", f"{home}/t")
+    assert changed(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings").start_from == f"{home}/s"
+    assert changed(Config(run_dir="~/r"), {}, "settings").run_dir == f"{home}/r"
+
+
+def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
+    for argv in ([f"--run-dir={NOBODY}"], [f"--from={NOBODY}"], [f"{NOBODY}.toml"], ["--run-dir=$SCRATCH/x"]):
+        with pytest.raises(ConfigError, match="write the path itself"):
+            load(argv)
+    for opens, kind in ((esac_mpi.Run.open, Refused), (esac_mpi.Policy.load, Unreadable)):
+        with pytest.raises(kind, match="has no home directory"):
+            opens(NOBODY)
+    with pytest.raises(esac_mpi.WrongUsage, match="has no home directory"):
+        esac_mpi.train(None, {"algorithm": "es"}, run_dir=NOBODY)
+    assert list(Path().iterdir()) == []
+
+
+def test_a_run_is_made_and_found_in_the_home_directory(home):
+    arguments = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40, *SMALL_ES, "--budget.generations", 2]
+    run(1, *arguments, "--run-dir=~/run")
+    assert esac_mpi.Run.open("~/run").generation == 2
+    assert esac_mpi.Policy.load("~/run").path == home / "run/policy.h5"
+    run(1, "~/run/config.toml", "--budget.generations", 3)
+    run(1, *arguments, "--from=~/run", "--run-dir=~/other", "--seed=1")
+    assert 'start_from = "' + str(home) in (home / "other/config.toml").read_text()
+    assert import_module("esac_mpi.commands.summary").main(["~/run"]) == 0
+    assert sorted(path.name for path in home.iterdir()) == ["other", "run"]
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"run"}))
+def test_every_path_of_a_command_is_read_so(name):
+    kinds = [action.type for action in actions(import_module(f"esac_mpi.commands.{name}").command_line())]
+    assert Path not in kinds
+
+
+def test_a_study_may_lie_in_the_home_directory_and_keep_its_trials_there(home):
+    study = pytest.importorskip("esac_mpi.search.study")
+    text = 'config = "~/c.toml"\ndirectory = "~/s"\ntrials = 1\n[search]\n"es.sigma" = [0.1, 0.2]\n'
+    (home / "c.toml").write_text('algorithm = "es"\n')
+    (home / "study.toml").write_text(text)
+    found = study.read(paths.given("~/study.toml"))
+    assert (found.path, found.file) == (home / "s", {"algorithm": "es"})
+    (home / "study.toml").write_text(text.replace("~/s", NOBODY))
+    with pytest.raises(study.Unusable, match="has no home directory"):
+        study.read(home / "study.toml")
