@@ -6,12 +6,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 
+LATE = 600.0  # a job whose end is longer past is not this one: batch systems kill sooner [s]
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # how launchers name a process's rank
 
 
 def speaks(environ: Mapping[str, str]) -> bool:
     """Return whether this process is the one, of all that a launcher started, that speaks for them before MPI does."""
-    return all(environ.get(name, "0") == "0" for name in RANKS)
+    return all((environ.get(name) or "0") == "0" for name in RANKS)
 
 
 def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None) -> float:
@@ -23,18 +24,26 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
         return math.inf
     ask = ask or _output
     end = _number(environ.get("SLURM_JOB_END_TIME", ""))
-    if end < math.inf:
+    if end < math.inf and not stale(environ):
         start = _number(environ.get("SLURM_JOB_START_TIME", ""))
-        return end - max(time.time(), start if start < math.inf else 0.0)  # this node's clock may be behind
-    if "SLURM_JOB_ID" in environ:
+        return end - max(time.time(), start if start < end else 0.0)  # this node's clock may be behind
+    if environ.get("SLURM_JOB_ID"):
         told = ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%A %L"])
         lines = (line.split() for line in told.splitlines())  # of an array's last job or a heterogeneous one: of all of its jobs
         return next((clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]), math.inf)
-    if "PBS_JOBID" in environ:
+    if environ.get("PBS_JOBID"):
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
         limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in ("Resource_List", "resources_used"))
         return clock_time(limit[1]) - (clock_time(used[1]) if used else 0.0) if limit else math.inf
     return math.inf
+
+
+def stale(environ: Mapping[str, str]) -> str:
+    """Say that the end which SLURM_JOB_END_TIME names is well past, so that it is another job's; "" where it is not."""
+    late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
+    if late < LATE:
+        return ""
+    return f"SLURM_JOB_END_TIME is {late / 3600:.1f} h past, so it is another job's and is ignored: unset it"
 
 
 def job(environ: Mapping[str, str]) -> str:
@@ -49,11 +58,11 @@ def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str
     before; one under way that does not say whose it is may be its. PBS runs a job again under its name, and says nothing of it.
     """
     for name, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
-        if name in environ and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
+        if environ.get(name) and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
             unsaid = environ[name] if status.get("status") in (None, "running", "requeue") else ""
             others = count == "SLURM_RESTART_COUNT" and status.get("job", unsaid) != environ[name]
             return "" if others else f"{count}={environ[count]}"
-    again = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH" and status.get("job") == environ.get("PBS_JOBID", "")
+    again = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH" and job(environ) and status.get("job") == environ.get("PBS_JOBID")
     return f"{job(environ)} has been at this run before" if again else ""
 
 

@@ -73,6 +73,7 @@ class Job:
     run: "Run | None" = None
     display: log.Display | None = None
     unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
+    limit: str = ""  # what sets the deadline, in a few words
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
     not_finite: int = 0  # generations since the start that had returns that are not finite
@@ -157,7 +158,7 @@ def give_up_unsaved(job: Job) -> None:
     limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
     if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
         log.warn(f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}")
-        job.world.stop.wished = True
+        job.world.stop.wish("nothing could be saved")
     elif first:
         ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
         log.warn(f"generation {job.state.generation} is not saved; {standing(job)}{ends}")

@@ -60,7 +60,9 @@ def train(
     every generation.
     """
     world.stop.grace = config.stop.grace_seconds
-    seconds_left = min(3600 * config.max_hours or math.inf, seconds_left)
+    own = 3600 * config.max_hours or math.inf
+    limit = "--max-hours are over" if own < seconds_left else "the batch job's time is over"
+    seconds_left = min(own, seconds_left)
     deadline = world.clock() - elapsed + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
     world.watchdog.member_limit = 60 * config.stop.member_minutes or math.inf
     if world.rank == 0:
@@ -77,6 +79,7 @@ def train(
             return FINISHED
         raise
     job.listener, job.has_listener = listener, world.from_root(listener is not None)
+    job.limit = limit
     job.deadline = world.clock() + world.from_root(deadline - world.clock())  # rank 0's decides, on every rank's own clock
     try:
         world.agree()
@@ -147,6 +150,8 @@ def heard(job: Job) -> bool:
     if job.run and job.listener:
         row = job.run.last_row().items()
         answer = job.listener({name: value.copy() if np.ndim(value) else value.item() for name, value in row})
+    if answer:
+        job.world.stop.why = job.world.stop.why or "the callback's answer"
     return bool(job.world.from_root(bool(answer)))
 
 
@@ -158,9 +163,9 @@ def keep_time(job: Job) -> None:
         world.watchdog.silence_limit = max(limit, SILENCE * float(np.median([*job.seconds] or [0.0])))
     if math.isfinite(job.deadline):
         last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
-        world.stop.give_up_at(last)
+        world.stop.give_up_at(last, job.limit)
         if world.rank == 0 and world.clock() + 2 * max(job.seconds, default=0.0) > last:
-            world.stop.wished = True
+            world.stop.wish(job.limit)
 
 
 def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
@@ -270,6 +275,7 @@ def finish(job: Job, fresh: bool = False) -> int:
         except Abandoned:
             complete = False
     code = FINISHED if complete else STOPPED
+    reasons = dict.fromkeys(why for why in job.world.gather(job.world.stop.why) if why)
     if job.run:
         status = "complete" if complete else "requeue"
         began = job.run.restored.generation if job.run.restored else 0
@@ -283,7 +289,8 @@ def finish(job: Job, fresh: bool = False) -> int:
             fail(job)
         if job.display:
             job.display.close()
-        say_end(job, code, best if written else Best(), final, ", without --fresh," if fresh else "")
+        but = ", without --fresh," if fresh else ""
+        say_end(job, code, best if written else Best(), final, but, ", ".join(reasons))
         job.run.close()
     return job.world.from_root(code)
 
@@ -306,15 +313,19 @@ def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, An
     }
 
 
-def say_end(job: Job, code: int, best: Best, final: Best, but: str = "") -> None:
-    """Say where the results are and what to do with them; but: how the command that goes on differs. Rank 0 only."""
+def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: str = "") -> None:
+    """Say where the results are and what to do with them; but: how the command that goes on differs. Rank 0 only.
+
+    why: what stopped it before its budget was spent.
+    """
     assert job.run is not None
     path, generation = job.run.path, job.state.generation
     if code == FINISHED:
         last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
         log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
     elif code == STOPPED:
-        log.say(f"stopped at generation {generation}, saved; run the same command again{but} to go on")
+        by = f" ({why})" if why else ""
+        log.say(f"stopped at generation {generation}{by}, saved; run the same command again{but} to go on")
     elif code == FAILED and at_end(job) and not best.policy:
         log.warn(f"failed at generation {generation}, the end of its budget: no evaluation had all its returns finite")
     elif code == FAILED:

@@ -122,6 +122,8 @@ def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: f
 def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
     """Do what is asked for; return how it ended. Raises job.Ended for what is refused."""
     comm.check_launcher(dict(os.environ), world.size)
+    if world.leads and (told := batch_system.stale(os.environ)):
+        log.warn(told)
     answer = agreed(world, asked.resolve)
     if isinstance(answer, int):
         return Outcome(answer)

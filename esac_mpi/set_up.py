@@ -75,7 +75,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
     origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
     if world.agree():
-        raise Ended(STOPPED, "stopped before it began; nothing was written")
+        raise Ended(STOPPED, f"stopped before it began ({', '.join({*world.reasons})}); nothing was written")
     source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     try:

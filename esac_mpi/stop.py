@@ -43,18 +43,19 @@ class EndsRun(Exception):
 class Stop:
     """A rank's wish to stop, and the time at which it gives up.
 
-    wished: whether this rank wishes to stop. grace: time that SIGTERM and SIGXCPU leave to a generation [s].
+    wished: whether this rank wishes to stop. why: what it was first asked by, in a few words.
+    grace: time that SIGTERM and SIGXCPU leave to a generation [s].
     clock: monotonic [s]. abort: ends the job.
     """
 
     def __init__(self, clock: Callable[[], float], abort: Callable[[], None]) -> None:
-        self.wished = False
+        self.wished, self.why = False, ""
         self.grace = math.inf
         self._clock, self._abort = clock, abort
         self._heard: list[float] = []
         self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
         self._timer = 0.0, 0.0, 0.0  # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
-        self._give_up = math.inf  # when [s]
+        self._give_up, self._reason = math.inf, ""  # when [s], and why
         self._inside = False
 
     def listen(self, last: Callable[[], None] | None = None) -> None:
@@ -84,10 +85,14 @@ class Stop:
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - (self._clock() - since), 1e-3), interval)
 
-    def give_up_at(self, when: float) -> None:
+    def wish(self, why: str) -> None:
+        """Wish to stop at the end of the generation; the first reason stands."""
+        self.wished, self.why = True, self.why or why
+
+    def give_up_at(self, when: float, why: str = "") -> None:
         """Wish to stop, and give up what is unfinished at a time of the clock, or earlier if that was said before."""
         if when < self._give_up:
-            self._give_up = when
+            self._give_up, self._reason = when, why
             if not self._before:  # nobody listens: what is unfinished is not interrupted
                 return
             signal.setitimer(signal.ITIMER_REAL, min(max(when - self._clock(), 1e-3), LONGEST), AGAIN)
@@ -117,18 +122,19 @@ class Stop:
         if self._heard and (number == signal.SIGXCPU or now - self._heard[-1] < SAME):  # the kernel repeats XCPU every second
             return
         self._heard.append(now)
-        self.wished = True
+        name = signal.Signals(number).name
+        self.wish(name)
         if len(self._heard) > 2:
             self._inside = False  # no alarm comes between
             self._abort()
         elif len(self._heard) == 2:
-            self.give_up_at(now)
+            self.give_up_at(now, name)
         elif number in (signal.SIGTERM, signal.SIGXCPU):
-            self.give_up_at(now + self.grace)
+            self.give_up_at(now + self.grace, name)
 
     def _alarm(self, number: int, frame: Any) -> None:
         if not self.overdue:
             return
-        self.wished = True
+        self.wish(self._reason)
         if self._inside:
             raise GivenUp

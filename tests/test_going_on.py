@@ -211,10 +211,12 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, 
     monkeypatch.setattr(loop, "save", lambda *arguments: True)
     state = SimpleNamespace(generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0))
     run = SimpleNamespace(path=tmp_path, starts=1, restored=None, close=lambda: None)
-    stopped = job.Job(Config(), SimpleNamespace(from_root=lambda code: code), None, None, state, None, None, run)
+    stop = SimpleNamespace(why="SIGTERM")
+    world = SimpleNamespace(from_root=lambda code: code, gather=lambda value: [value, value, ""], stop=stop)
+    stopped = job.Job(Config(), world, None, None, state, None, None, run)
     assert loop.finish(stopped, *([True] if fresh else [])) == job.STOPPED
     but = ", without --fresh," if fresh else ""
-    assert said[0] == f"stopped at generation 5, saved; run the same command again{but} to go on"
+    assert said[0] == f"stopped at generation 5 (SIGTERM), saved; run the same command again{but} to go on"
 
 
 def test_run_is_had_from_the_package_and_only_who_asks_loads_it():

@@ -127,6 +127,17 @@ def test_what_the_batch_system_leaves():
     assert batch_system.seconds_left({}) == math.inf
     end = str(int(time.time()) + 1000)
     assert 990 < batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
+    for past, left in ((30, -30), (7200, math.inf)):  # its last seconds; another job's
+        found = {"SLURM_JOB_END_TIME": str(int(time.time()) - past)}
+        assert batch_system.seconds_left(found) == pytest.approx(left, abs=2)
+        assert bool(batch_system.stale(found)) == (left == math.inf)
+        assert batch_system.seconds_left({**found, "SLURM_JOB_ID": "7"}, ask("7 1:00:00")) == pytest.approx(
+            3600 if left == math.inf else left, abs=2
+        )
+    asked.clear()
+    later = {"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": str(int(end) + 50)}  # no such job
+    assert 990 < batch_system.seconds_left(later) <= 1000
+    assert batch_system.seconds_left({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, ask("never")) == math.inf
     ahead = {"SLURM_JOB_START_TIME": str(int(end) - 600), "SLURM_JOB_END_TIME": end}  # of the clock of this node
     assert batch_system.seconds_left(ahead) == 600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, ask("7 1:00:00\n")) == 3600

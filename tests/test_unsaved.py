@@ -13,6 +13,7 @@ from esac_mpi import job
 from esac_mpi.config import Checkpoint
 from esac_mpi.record import files, read
 from esac_mpi.record.errors import Unsaved
+from esac_mpi.stop import Stop
 
 ENDLESS = [*CYCLIC_ES, "--budget.generations", 100_000, "--checkpoint.every_generations", 3]
 
@@ -71,7 +72,7 @@ def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, cap
 def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypatch):
     """By the clock, whatever `every_generations` and `every_minutes` say; and anew once one was written."""
     now, tried, room = [0.0], [], []
-    world = SimpleNamespace(clock=lambda: now[0], stop=SimpleNamespace(wished=False))
+    world = SimpleNamespace(clock=lambda: now[0], stop=Stop(lambda: 0.0, lambda: None))
     config = SimpleNamespace(checkpoint=Checkpoint(every_generations=1000, every_minutes=0.0, unsaved_minutes=5.0))
     state = SimpleNamespace(generation=1000)
     run = SimpleNamespace(path="nowhere", restored=None)
@@ -99,7 +100,7 @@ def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypat
 
 
 def test_without_a_limit_the_run_goes_on(monkeypatch):
-    world = SimpleNamespace(clock=lambda: 1e9, stop=SimpleNamespace(wished=False))
+    world = SimpleNamespace(clock=lambda: 1e9, stop=Stop(lambda: 0.0, lambda: None))
     config = SimpleNamespace(checkpoint=Checkpoint(unsaved_minutes=0.0))
     one = job.Job(config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0)
     monkeypatch.setattr(job, "save", lambda *_: False)

@@ -48,7 +48,7 @@ SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_
 
 def check_launcher(environ: dict[str, str], size: int) -> None:
     """Raise LaunchError if a launcher started several processes of which each believes to be alone."""
-    name = next((name for name in SIZES if environ.get(name)), None)
+    name = next((name for name in SIZES if environ.get(name, "").isdecimal()), None)
     if name and size == 1 and int(environ[name]) > 1:
         raise LaunchError(
             f"{name} = {environ[name]}, but this process is alone: the launcher belongs to another MPI than {library()}; "

@@ -57,7 +57,7 @@ class World:
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
         self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words))
-        self.stopping = False
+        self.stopping, self.reasons = False, list[str]()
         self._dispatch: Dispatch | None = None
         self._told: list[MPI.Request] = []  # messages to other nodes, once they are sent
 
@@ -302,7 +302,8 @@ class World:
 
     def agree(self) -> bool:
         """Return whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
-        self.stopping = any(self.gather(self.stop.wished))
+        self.reasons = [why for wished, why in self.gather((self.stop.wished, self.stop.why)) if wished]
+        self.stopping = bool(self.reasons)
         return self.stopping
 
     def _abort_on_signal(self) -> None:

@@ -85,7 +85,7 @@ class Refusal(NamedTuple):
 
 def make_world() -> Any:
     """Return the ranks of the launcher, or a world of one process. Raises ImportError, comm.LaunchError."""
-    if all(int(os.environ.get(name) or 1) == 1 for name in LAUNCHED):
+    if all(os.environ.get(name, "") in ("", "1") for name in LAUNCHED):
         return Alone()
     from esac_mpi import comm
 
