@@ -8,7 +8,7 @@ import pytest
 
 from esac_mpi import config, genetics, population
 from esac_mpi.algorithms import aes_moves, cem_rl
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, ConfigError, changed, exact, load, updated
 from esac_mpi.config.genetic import elites
 from esac_mpi.genetics import Spread
 from esac_mpi.learners import training
@@ -90,3 +90,29 @@ def test_the_length_cap_is_no_step_longer_by_rounding():
     assert 1.1 * 100.0 > 110
     assert [population.length_cap(table, mean) for mean in (0.0, 100.0, 100.5)] == [0, 110, 111]
     assert population.length_cap(of({"length_cap": 1.5}, "esac"), 2000 / 3) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("7", 7), ("1e3", 1000), ("2.0", 2), ("1.5e1", 15), ("-3.", -3), ("+1E+6", 10**6), ("1_000", 1000)]
+)
+def test_whole_numbers_as_people_write_them(text, number):
+    assert exact.whole(text) == number
+
+
+@pytest.mark.parametrize("text", ["1.5", "1e-3", "1e400", "", "x", "inf", "nan", "0x10"])
+def test_other_texts_are_no_whole_numbers(text):
+    with pytest.raises(ValueError, match="invalid literal"):
+        exact.whole(text)
+
+
+def test_a_whole_number_may_be_written_as_a_float_wherever_it_is_set(tmp_path):
+    (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
+    found, _ = load([str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"], print, print)
+    assert (found.budget.generations, found.policy.hidden, found.seed, found.budget.env_steps) == (1000, (64, 32), 20, 10**6)
+    assert changed(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
+    for words in (["--budget.generations", "1.5"], ["--policy.hidden", "64", "1.5"]):
+        with pytest.raises(ConfigError, match=rf"{words[0][2:]} = 1.5: expected an integer"):
+            load(words, print, print)
+    (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1.5\n")
+    with pytest.raises(ConfigError, match="budget.generations = 1.5: expected an integer"):
+        load([str(tmp_path / "a.toml")], print, print)

@@ -9,6 +9,7 @@ from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import Int64, NonNegative
+from esac_mpi.config.exact import whole
 from esac_mpi.invocation import SCRIPT, as_called, called
 from esac_mpi.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
@@ -25,7 +26,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 
 def seed(text: str) -> int:
     """Return the seed that a text says, as argparse's `type`."""
-    value = int(text)
+    value = whole(text)
     if problem := NonNegative().problem(value) or Int64().problem(value):
         raise argparse.ArgumentTypeError(problem)
     return value
@@ -49,7 +50,7 @@ def add_labels(line: argparse.ArgumentParser) -> None:
 
 def add_machine(line: argparse.ArgumentParser) -> None:
     """Let a command take the machine that wall time is computed for."""
-    line.add_argument("--ranks", type=int, metavar="R", help="wall time as computed for R ranks, in place of the measured one")
+    line.add_argument("--ranks", type=whole, metavar="R", help="wall time as computed for R ranks, in place of the measured one")
     line.add_argument("--updates-per-second", type=float, metavar="U", help="with a learner of so many; default: as it was")
 
 

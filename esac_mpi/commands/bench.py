@@ -41,6 +41,7 @@ from esac_mpi.analysis.command import parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.benchmarks.measurement import HEADER
 from esac_mpi.clock.cluster import HOST_PER_UPDATE, Cluster
+from esac_mpi.config.exact import whole
 from esac_mpi.invocation import look_here
 from esac_mpi.paths import given
 from esac_mpi.streams import answer_alone, as_json
@@ -68,7 +69,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("name", choices=tuple(READS))
     line.add_argument("--json", action="store_true", help="one JSON object a line")
     line.add_argument("--quick", action="store_true", help="seconds in place of minutes, to see that it works")
-    line.add_argument("--rounds", type=int, default=0, help="turns of each competitor; 0 = the benchmark's own number")
+    line.add_argument("--rounds", type=whole, default=0, help="turns of each competitor; 0 = the benchmark's own number")
     line.add_argument("--device", choices=("cpu", "cuda"), default="", help="learner: this one alone")
     line.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
     line.add_argument(
@@ -76,7 +77,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     line.add_argument("--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]")
     line.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="scaling: of the network [bytes/s]")
-    line.add_argument("--cores-per-node", type=int, default=Cluster.cores_per_node, help="scaling: ranks of a node")
+    line.add_argument("--cores-per-node", type=whole, default=Cluster.cores_per_node, help="scaling: ranks of a node")
     line.add_argument("--updates-per-second", type=float, default=0.0, help="scaling: of a simulated GPU; 0 = none")
     line.add_argument("--host-per-update", type=float, default=HOST_PER_UPDATE, help="scaling: of rank 0's core for that GPU [s]")
     line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")

@@ -30,6 +30,7 @@ import numpy as np
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import parser, seed
+from esac_mpi.config.exact import whole
 from esac_mpi.invocation import look_here
 from esac_mpi.paths import given
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
@@ -78,9 +79,9 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
-    line.add_argument("--episodes", type=int, default=100, help="noise-free episodes (100)")
+    line.add_argument("--episodes", type=whole, default=100, help="noise-free episodes (100)")
     line.add_argument("--task", default="", help="another task of equal spaces, or this one without its task.kwargs")
-    line.add_argument("--horizon", type=int, help="truncate episodes there [steps]; 0: the task's own limit (as in training)")
+    line.add_argument("--horizon", type=whole, help="truncate episodes there [steps]; 0: the task's own limit (as in training)")
     line.add_argument("--seed", type=seed, default=0, help="which start states (0)")
     line.add_argument("--weight-noise", type=float, default=0.0, metavar="SIGMA", help="perturb every weight, each episode (0)")
     line.add_argument("--json", action="store_true", help="one JSON object, with every episode")

@@ -29,6 +29,7 @@ from typing import Any
 
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.config.exact import whole
 from esac_mpi.experiments import design, running
 from esac_mpi.experiments.jobs import submitted
 from esac_mpi.experiments.plan import Planned
@@ -123,14 +124,14 @@ def command_line() -> argparse.ArgumentParser:
         if what:
             action.add_argument("--root", type=given, default=Path("runs/experiments"), help="where the experiments' folders are")
             action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
-    actions.choices["run"].add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the budget's seeds these alone")
-    actions.choices["run"].add_argument("--at-once", type=int, default=2, metavar="N", help="runs at the same time (2)")
+    actions.choices["run"].add_argument("--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone")
+    actions.choices["run"].add_argument("--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)")
     actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
     speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")
     speeds.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is")
     random = actions.add_parser("random", help="what random actions return, for normalised scores")
     random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
-    random.add_argument("--horizon", type=int, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
+    random.add_argument("--horizon", type=whole, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
     random.add_argument("--kwargs", type=arguments, default={}, metavar="JSON", help="what the task is made with, an object")
     return main
 

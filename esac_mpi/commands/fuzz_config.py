@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 from esac_mpi.analysis.command import parser
+from esac_mpi.config.exact import whole
 from esac_mpi.stress.answers import run_verdict, verdict
 
 
@@ -29,9 +30,9 @@ def many(judge: Callable[[str], tuple[str, str]], seeds: list[str]) -> list[str]
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("--count", type=int, default=10_000, help="configurations for config.load")
-    line.add_argument("--run", type=int, default=50, help="command lines for the program")
-    line.add_argument("--seed", type=int, default=0)
+    line.add_argument("--count", type=whole, default=10_000, help="configurations for config.load")
+    line.add_argument("--run", type=whole, default=50, help="command lines for the program")
+    line.add_argument("--seed", type=whole, default=0)
     return line
 
 

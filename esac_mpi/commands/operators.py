@@ -33,6 +33,7 @@ from esac_mpi import surroundings
 from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.relatives import Relative, Visits, visits, write
+from esac_mpi.config.exact import whole
 from esac_mpi.invocation import look_here
 from esac_mpi.paths import given
 from esac_mpi.policies import offspring
@@ -112,9 +113,9 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("run", type=given, metavar="RUN", help="run directory")
     line.add_argument("--what", choices=tuple(NUMBERS), default="crossover")
     line.add_argument("--of", choices=("crossover", "mutation"), default="crossover", help="of visits: whose")
-    line.add_argument("--number", type=int, default=0, metavar="N", help="pairs of parents, or parents")
-    line.add_argument("--episodes", type=int, default=10, metavar="E", help="of each policy (10)")
-    line.add_argument("--dimensions", type=int, nargs=2, default=[0, 1], metavar=("I", "J"), help="of the state (0 1)")
+    line.add_argument("--number", type=whole, default=0, metavar="N", help="pairs of parents, or parents")
+    line.add_argument("--episodes", type=whole, default=10, metavar="E", help="of each policy (10)")
+    line.add_argument("--dimensions", type=whole, nargs=2, default=[0, 1], metavar=("I", "J"), help="of the state (0 1)")
     line.add_argument("--magnitude", type=float, nargs="+", metavar="M", help="of proximal mutation; default: the run's")
     line.add_argument("--seed", type=seed, default=0, help="who is drawn, how they are crossed and mutated, start states (0)")
     line.add_argument("--out", type=given, metavar="NAME", help="default: operators-<what>, in the run")

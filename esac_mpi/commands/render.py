@@ -21,6 +21,7 @@ import numpy as np
 from esac_mpi import Policy, envs, surroundings
 from esac_mpi.analysis.command import parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config.exact import whole
 from esac_mpi.invocation import look_here
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.paths import given
@@ -77,10 +78,10 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--start", choices=("default", "tilted"), default="default", help="default: the task's own")
     line.add_argument("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
     line.add_argument("--seconds", type=float, default=0.0, help="simulated time to show [s]; 0: the whole episode")
-    line.add_argument("--frames", type=int, default=6, help="pictures in the strip (6)")
+    line.add_argument("--frames", type=whole, default=6, help="pictures in the strip (6)")
     line.add_argument("--video", type=given, help="film, .mp4 or .gif")
     line.add_argument("--seed", type=seed, default=0, help="which start state (0): the first of evaluate.py's")
-    line.add_argument("--trials", type=int, default=0, help="tilted starts to count the recoveries of")
+    line.add_argument("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
     line.add_argument("--out", type=given, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
     return line
 

@@ -21,6 +21,7 @@ from esac_mpi.analysis import published
 from esac_mpi.analysis.command import add_runs, ended, opened, parser
 from esac_mpi.analysis.generation_times import times_of
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config.exact import whole
 from esac_mpi.paths import given
 
 
@@ -47,8 +48,8 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--last", type=int, default=10, metavar="G", help="generations that are averaged; the paper's 10")
-    line.add_argument("--ranks", nargs="+", type=int, default=[], metavar="R", help="computed for so many too")
+    line.add_argument("--last", type=whole, default=10, metavar="G", help="generations that are averaged; the paper's 10")
+    line.add_argument("--ranks", nargs="+", type=whole, default=[], metavar="R", help="computed for so many too")
     line.add_argument("--published", action="store_true", help="beside what the paper prints")
     line.add_argument("--numbers", action="store_true", help="print the numbers too")
     line.add_argument("--out", type=given, default=Path("scaling"), metavar="NAME")

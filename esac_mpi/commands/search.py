@@ -47,6 +47,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 from esac_mpi.analysis.command import ended, parser, written
 from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.config.exact import whole
 from esac_mpi.errors import NotSaved
 from esac_mpi.invocation import look_here
 from esac_mpi.paths import given
@@ -105,8 +106,8 @@ def command_line() -> argparse.ArgumentParser:
     lines["run"].add_argument(
         "--max-hours", type=float, default=0.0, metavar="H", help="stop, saved, before so long [h]; 0: no limit"
     )
-    lines["jobs"].add_argument("--tasks", type=int, default=10, metavar="N", help="elements of the array (10)")
-    lines["show"].add_argument("--top", type=int, default=10, metavar="N", help="how many trials (10); 0: all")
+    lines["jobs"].add_argument("--tasks", type=whole, default=10, metavar="N", help="elements of the array (10)")
+    lines["show"].add_argument("--top", type=whole, default=10, metavar="N", help="how many trials (10); 0: all")
     lines["show"].add_argument("--json", action="store_true", help="one JSON object a trial")
     lines["best"].add_argument("--out", type=given, metavar="FILE", help="write it there")
     return main

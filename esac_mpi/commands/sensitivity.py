@@ -16,6 +16,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser, refuse_unread, tell_unfinished
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
+from esac_mpi.config.exact import whole
 from esac_mpi.paths import given
 
 
@@ -41,7 +42,7 @@ def command_line() -> argparse.ArgumentParser:
     add_runs(line)
     line.add_argument("--field", required=True, help="the parameter, as on the command line of esac_mpi")
     line.add_argument("--measure", choices=[m for m in MEASURES if m != "fates"], default="final")
-    line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
+    line.add_argument("--at-steps", type=whole, metavar="N", default=0, help="true steps of population and learner [steps]")
     add_policy(line, "whose evaluations")
     line.add_argument("--normalise", action="store_true", help="divide by each line's best; one panel for all tasks")
     line.add_argument("--seeds", action="store_true", help="each run as a small point")

@@ -30,6 +30,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, At
 from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
+from esac_mpi.config.exact import whole
 from esac_mpi.paths import given
 
 RATES = "pderl-fates"  # what is printed there is no return
@@ -62,7 +63,7 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     line.add_argument("--measure", choices=MEASURES, default="final")
-    line.add_argument("--at-steps", type=int, metavar="N", default=0, help="true steps of population and learner [steps]")
+    line.add_argument("--at-steps", type=whole, metavar="N", default=0, help="true steps of population and learner [steps]")
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help="wall time [s]")
     add_policy(line, "whose evaluations")
     add_machine(line)

@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from esac_mpi.analysis.command import parser
+from esac_mpi.config.exact import whole
 from esac_mpi.paths import given
 from esac_mpi.record import Run, read
 from esac_mpi.stress.moments import kill, moment, wait_for_moment
@@ -93,8 +94,8 @@ def table(parts: list[Part]) -> str:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("--kills", type=int, default=200, help="kills, over all parts")
-    line.add_argument("--seed", type=int, default=0, help="of the moments, victims and numbers of ranks")
+    line.add_argument("--kills", type=whole, default=200, help="kills, over all parts")
+    line.add_argument("--seed", type=whole, default=0, help="of the moments, victims and numbers of ranks")
     line.add_argument("--dir", type=given, help="keep the runs here, in an empty directory")
     line.add_argument("--asynchronous", action="store_true", help="AES-RL, in both orders, in place of the five parts")
     return line

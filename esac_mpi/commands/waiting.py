@@ -17,6 +17,7 @@ from itertools import chain
 from esac_mpi.analysis import waiting
 from esac_mpi.analysis.command import add_runs, ended, opened, parser, written
 from esac_mpi.analysis.published import book
+from esac_mpi.config.exact import whole
 from esac_mpi.paths import given
 
 
@@ -38,8 +39,8 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--ranks", type=int, nargs="+", metavar="R", default=[1, 2, 6], help="to compute the time for")
-    line.add_argument("--steps", type=int, metavar="N", default=0, help="nominal steps; default: what all runs of a task have")
+    line.add_argument("--ranks", type=whole, nargs="+", metavar="R", default=[1, 2, 6], help="to compute the time for")
+    line.add_argument("--steps", type=whole, metavar="N", default=0, help="nominal steps; default: what all runs of a task have")
     line.add_argument("--published", action="store_true", help="below them the paper's")
     line.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return line

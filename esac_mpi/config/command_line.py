@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from esac_mpi import streams
 from esac_mpi.config import kwargs
 from esac_mpi.config.errors import ConfigError
+from esac_mpi.config.exact import whole
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
 from esac_mpi.config.help import read_by
@@ -67,9 +69,25 @@ def _command_line_names(argv: list[str]) -> set[str]:
             name = known(token[2:].split("=")[0].replace("-", "_"), "command line")
             named.add(name)
         option, equals, value = token.rpartition("=")
+        if name and (equals or not token.startswith("--")) and _is_whole(name):
+            argv[i] = option + equals + _whole(name, value)
         if value in ("true", "false") and name and hint(name) is bool:
             argv[i] = option + equals + value.capitalize()
     return named
+
+
+def _is_whole(name: str) -> bool:
+    return hint(name) is int or (get_origin(hint(name)) is tuple and int in get_args(hint(name)))
+
+
+def _whole(name: str, text: str) -> str:
+    """Write a whole number with digits alone, 1e6 as 1000000. Raises ConfigError for another number; leaves other words."""
+    try:
+        return str(whole(text))
+    except ValueError:
+        with suppress(ValueError):
+            raise ConfigError(f"command line: {name} = {float(text):g}: expected an integer") from None
+        return text
 
 
 def _refuse_strays(argv: list[str], source: str) -> None:

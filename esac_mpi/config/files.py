@@ -98,19 +98,26 @@ def _coerce(name: str, value: Any, source: str) -> Any:
             return value
         wanted = " | ".join(repr(choice) for choice in get_args(kind))
     elif get_origin(kind) is tuple:
-        if isinstance(value, list) and all(type(v) is int for v in value):
-            return tuple(value)
+        entries = [_whole(v) for v in value] if isinstance(value, list) else [value]
+        if isinstance(value, list) and all(type(v) is int for v in entries):
+            return tuple(entries)
         wanted = "a list of integers"
     elif kind == dict[str, Any]:
         if not Plain().problem(value):
             return value
         wanted = PLAIN
     else:
+        value = _whole(value) if kind is int else value
         if type(value) is kind or (kind is float and type(value) is int):
             return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses
         wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[kind]
         wanted += _whose_id(value) if name == "task.id" else ""
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
+
+
+def _whole(value: Any) -> Any:
+    """Return a float that is a whole number, as 1e6 is in TOML, as an integer; anything else as it is."""
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _whose_id(value: Any) -> str:
