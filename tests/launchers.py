@@ -72,7 +72,7 @@ def place() -> str:
 def run(line: list[object], *arguments: object, code: int = 0) -> subprocess.CompletedProcess:
     """Run a launcher's command line to its end; check its exit code."""
     done = subprocess.run(
-        [*map(str, (*line, *arguments))], env=environment(), capture_output=True, text=True, timeout=200, check=False
+        [*map(str, (*line, *arguments))], env=environment(), capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

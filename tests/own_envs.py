@@ -152,7 +152,7 @@ class Signalled(Walk):
             if signals > 2:  # the second one's alarm ends nothing before the third comes
                 signal.signal(signal.SIGALRM, signal.SIG_IGN)
             for _ in range(signals):
-                os.kill(os.getpid(), signal.SIGUSR1)
+                signal.raise_signal(signal.SIGUSR1)
                 time.sleep(SAME + 0.1)
         return super().step(action)
 

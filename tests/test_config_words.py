@@ -126,7 +126,7 @@ def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == ""
     code = "import sys; from esac_mpi.__main__ import main; main(['--version']); sys.exit('mpi4py' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PMI_RANK": "0"}, check=True, timeout=60, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PMI_RANK": "0"}, check=True, timeout=300, cwd=ROOT)
 
 
 @pytest.mark.parametrize("option", ["--from", "--aes_rl.replay"])

@@ -131,7 +131,7 @@ def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
     run = extended.path / "killed"
     line = extended.line(3, "--budget.generations", 120, "--run-dir", run)
     process = subprocess.Popen(line, env=extended.environment, cwd=extended.path, start_new_session=True)
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not (run / "checkpoint_prev.h5").exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)

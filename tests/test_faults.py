@@ -6,14 +6,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from conftest import CYCLIC_ES, EAGER, ROOT, command, environment, run
+from conftest import CYCLIC_ES, EAGER, PATIENCE, ROOT, SMALL_ES, command, environment, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import read
@@ -31,6 +30,17 @@ def mounted(path: Path, *options: object):
         yield path
     finally:
         subprocess.run(["umount", "--lazy", path], check=True)
+
+
+SLOW_ES = ["--task.id", "slow_envs:Slow-v0", *SMALL_ES]
+
+
+@pytest.fixture
+def slow(tmp_path_factory, monkeypatch):
+    """The file that says how slow SLOW_ES is: a run lasts until a test lets it end."""
+    path = tmp_path_factory.mktemp("slow") / "seconds"
+    monkeypatch.setenv("SLOW", str(path))
+    return path
 
 
 # Every call of the publisher
@@ -76,21 +86,23 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
 # The disk
 
 
-def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start, alone):
-    alone(*CYCLIC_ES, "--budget.generations", 300, "--run-dir", tmp_path / "straight")
+def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start, alone, slow):
+    alone(*SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
+    slow.write_text("0.05")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as disk:
-        process = start(2, *CYCLIC_ES, "--budget.generations", 300, "--run-dir", disk / "run", program=EAGER)
+        process = start(2, *SLOW_ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER)
         wait_for(lambda: rows_published(disk / "run") >= 6)
         with open(disk / "theirs", "wb", buffering=0) as theirs:
             while filled(theirs):
                 pass
         saved = read(disk / "run/checkpoint.h5")[1]["generation"]
-        time.sleep(0.15)  # of some seconds that the run lasts
+        full = re.compile(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes")
+        assert any(full.search(line) for line in process.stdout)
         kept = read_checkpoint(disk / "run/checkpoint.h5")  # sound
         (disk / "theirs").unlink()
-        output, errors = process.communicate(timeout=100)
+        slow.unlink()
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
-        assert re.search(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes", output + errors)
         assert kept.generation >= saved
         assert_same_run(tmp_path / "straight", disk / "run")
 
@@ -134,12 +146,14 @@ def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path):
     assert not list((tmp_path / "disk").iterdir())
 
 
-def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tmp_path, start):
-    process = start(2, *CYCLIC_ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER)
+def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tmp_path, start, slow):
+    slow.write_text("0.05")
+    process = start(2, *SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
-    output, errors = process.communicate(timeout=100)
+    slow.unlink()
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 74, errors
     assert "Traceback" not in errors
     assert "No such file or directory" in output + errors
@@ -149,12 +163,14 @@ def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tm
 # Readers, names, outputs
 
 
-def test_a_notebook_may_hold_the_files_open(tmp_path, start):
-    process = start(2, *CYCLIC_ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER)
+def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
+    slow.write_text("0.05")
+    process = start(2, *SLOW_ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     with h5py.File(tmp_path / "run/metrics.h5", "r") as metrics, h5py.File(tmp_path / "run/checkpoint.h5", "r") as checkpoint:
         seen = len(metrics["metrics/generation"])
-        _, errors = process.communicate(timeout=100)
+        slow.unlink()
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
         assert "fail" not in errors.lower()
         assert metrics["metrics/generation"][:].tolist() == list(range(1, seen + 1))  # what was opened stays what it was
@@ -180,9 +196,9 @@ def test_closed_output_does_not_stop_a_run(tmp_path):
     )
     head = subprocess.Popen(["head", "-1"], stdin=process.stdout, stdout=subprocess.PIPE, text=True)
     process.stdout.close()
-    assert head.communicate(timeout=100)[0].startswith("esac_mpi: es on CyclicMDP-v0")
+    assert head.communicate(timeout=PATIENCE)[0].startswith("esac_mpi: es on CyclicMDP-v0")
     errors = process.stderr.read()
-    assert process.wait(timeout=100) == 0, errors
+    assert process.wait(timeout=PATIENCE) == 0, errors
     assert "Traceback" not in errors
     assert summary(tmp_path / "run")["status"] == "complete"
     assert "finished at generation 15" in (tmp_path / "run/log.txt").read_text()
@@ -197,7 +213,7 @@ def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path
     process.stdout.readline()
     process.stdout.close()
     assert "Traceback" not in process.stderr.read()
-    process.wait(timeout=100)
+    process.wait(timeout=PATIENCE)
     wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
     together(2, *arguments)
     assert science(tmp_path / "run")["metrics/generation"].tolist() == list(range(1, 31))

@@ -6,6 +6,7 @@ import time
 
 import own_envs
 import pytest
+from whole_runs import wait_for
 
 import esac_mpi
 from esac_mpi import Run, WrongUsage
@@ -51,7 +52,7 @@ def test_an_alarm_that_was_due_meanwhile_is_not_lost(tmp_path):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         trained(tmp_path / "run", lambda row: time.sleep(0.1))
-        time.sleep(0.05)
+        wait_for(lambda: heard)
         assert heard == [signal.SIGALRM]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -119,10 +119,9 @@ def submit(cluster: Cluster, job: Job, script: str, *options: object) -> str:
 
 
 def wait_for_state(cluster: Cluster, job: str, state: str) -> None:
-    """Return when the job is in that state. Fails if it ends in another."""
-    ended = {state, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
-    wait_for(lambda: cluster.job(job)["JobState"] in ended, PATIENCE)
-    assert cluster.job(job)["JobState"] == state
+    """Return when the job is in that state. Fails if it ends in another; PREEMPTED and NODE_FAIL are on the way to PENDING."""
+    ended = {state, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
+    assert wait_for(lambda: {cluster.job(job)["JobState"]} & ended, PATIENCE) == {state}
 
 
 def finish(cluster: Cluster, job: Job, number: str) -> None:

@@ -221,7 +221,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
 
 def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_path, monkeypatch):
     def once(row):
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
     run = tiny(tmp_path / "run", once)
     assert (run.status["status"], run.generation) == ("requeue", 2)  # the wish travels with the next exchange
@@ -229,7 +229,7 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
 
     def thrice(row):
         for _ in range(3):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         tiny(tmp_path / "other", thrice)

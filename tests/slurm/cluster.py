@@ -38,7 +38,7 @@ TmpFS={work}/tmp-%n
 SlurmdParameters=config_overrides
 SlurmdTimeout=60
 FirstJobId={first}
-KillWait=5
+KillWait=60
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -52,7 +52,7 @@ GresTypes=gpu
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} {node}
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} {node}
 PartitionName=main Nodes=n1,n2 Default=YES PriorityTier=1
-PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=60
+PartitionName=low Nodes=n1,n2 PriorityTier=1 GraceTime=300
 PartitionName=urgent Nodes=n1,n2 PriorityTier=100 PreemptMode=OFF
 """
 NODES = ("n1", "n2")
@@ -154,7 +154,7 @@ class Cluster:
     def run(self, *command: object, check: bool = True, **environment: str) -> str:
         """Run one of Slurm's commands where the configurations are; return what it prints."""
         line, seen = [str(word) for word in command], {**os.environ, **self.environment, **environment}
-        done = subprocess.run(line, env=seen, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+        done = subprocess.run(line, env=seen, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
         assert not check or done.returncode == 0, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -208,7 +208,7 @@ class Cluster:
             )
 
     def _wait(self, condition) -> None:
-        if not _first(condition, 120.0):
+        if not _first(condition, 300.0):
             raise RuntimeError(f"the test's Slurm does not do what it should\n{self.logs()}")
 
 
