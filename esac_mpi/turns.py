@@ -7,7 +7,7 @@ from typing import TypeVar
 Part = TypeVar("Part")
 Told = TypeVar("Told")
 Result = TypeVar("Result")
-LONGEST = 0.1  # of a turn, once its parts are done [s]: whoever has it hears between two turns that others stop
+LONGEST = 0.1  # of a turn, to the end of the part that is under way [s]: between two turns a rank hears that others stop
 ON_DEVICE = -1  # what work yields while a device goes on alone with what it was given, and there is nothing to do before its end
 
 
