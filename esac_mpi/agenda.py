@@ -3,8 +3,9 @@
 Each of a number of virtual workers has one task at a time; it takes the next one at the virtual end of its last. A task lasts
 what it turns out to last, in a unit that every machine counts alike (environment steps, and updates in such steps). Results are
 told in the order of (virtual end, worker): one that has come in waits until no task still at work can end before it, which
-the progress of these shows. So what is told when does not depend on who does the work, or how fast: the answer depends on
-the number of workers alone. This is conservative discrete-event simulation (Chandy and Misra 1979) on the run itself.
+the progress of these shows, and what each lasts at least by its order. So what is told when does not depend on who does the
+work, or how fast: the answer depends on the number of workers alone. This is conservative discrete-event simulation (Chandy
+and Misra 1979) on the run itself.
 
 A result that may not be told yet is passed over, and its worker waits on the virtual clock, so on every machine alike.
 
@@ -31,6 +32,7 @@ class Task:
     order: Any  # what is to be done
     at_root: bool = False  # whether rank 0 alone can do it
     begun: bool = False
+    least: int = 0  # virtual time that it lasts at least, as its order says [steps]
     progress: int = 0  # virtual time that it has taken so far, or a lower bound of it [steps]
     result: Any = None
     done: bool = False  # progress is what it took, then
@@ -42,7 +44,7 @@ class Task:
     @property
     def earliest(self) -> tuple[int, int]:
         """When it ends, or can end at the earliest: (virtual end, worker), by which results are told."""
-        return self.start + max(self.progress, AT_LEAST), self.worker
+        return self.start + max(self.progress, self.least, AT_LEAST), self.worker
 
 
 class Agenda:
@@ -59,11 +61,11 @@ class Agenda:
         """Go through the tasks, by worker."""
         return iter([self._tasks[worker] for worker in sorted(self._tasks)])
 
-    def give(self, worker: int, start: int, order: Any, at_root: bool = False) -> Task:
-        """Give a worker its next task. Raises ValueError if it has one."""
+    def give(self, worker: int, start: int, order: Any, at_root: bool = False, least: int = 0) -> Task:
+        """Give a worker its next task, which lasts `least` at least [steps]. Raises ValueError if it has one."""
         if worker in self._tasks:
             raise ValueError(f"worker {worker} has a task that was not told")
-        self._tasks[worker] = Task(worker, start, order, at_root)
+        self._tasks[worker] = Task(worker, start, order, at_root, least=least)
         return self._tasks[worker]
 
     def end(self, task: Task) -> None:

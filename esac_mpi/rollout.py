@@ -15,7 +15,7 @@ from esac_mpi.policy import Policy
 from esac_mpi.stop import EndsRun
 from esac_mpi.transitions import joined, packed, packed_size, unpacked, width
 
-SLICE = 64  # steps of an episode between two turns of other work
+SLICE = 64  # steps of an episode between two turns of other work, at most
 
 
 class Board(NamedTuple):
@@ -80,8 +80,9 @@ def playing(
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
 ) -> Generator[bool, None, Episode]:
-    """Play one episode as `play` does; yield every SLICE steps, so that other work gets its turn (learning.Steps)."""
+    """Play one episode as `play` does; yield after a turn of SLICE steps, so that others get theirs (learning.Steps)."""
     total, length, signs = 0.0, 0, 0
+    turn = turns.Turn(SLICE)
     terminated = truncated = False
     try:
         observation = env.reset(seed)
@@ -96,8 +97,9 @@ def playing(
             total += reward if abs(reward) <= LARGEST else np.nan
             signs += 1 if reward > 0 else -1 if reward < 0 else 0
             truncated = truncated or length == cap
-            if not length % SLICE:
+            if turn.over():
                 yield False
+                turn.begin()
     except UnstablePhysics:
         total = np.nan
     if env.unstable or not np.isfinite(total):
@@ -128,7 +130,8 @@ def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounde
 def exploring(
     env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
 ) -> Generator[int, None, tuple[np.ndarray, Episode]]:
-    """Play one episode as `explore` does; yield every SLICE steps, so that other work gets its turn, how many they are so far."""
+    """Play one episode as `explore` does; yield after a turn of SLICE steps how many they are so far."""
+    turn = turns.Turn(SLICE)
     rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
     try:
@@ -144,8 +147,9 @@ def exploring(
         next_observation, reward, terminated, truncated = answer
         rows.append(joined(observation, action, reward, terminated, next_observation)[None])
         total, ended, observation = total + reward, terminated or truncated, next_observation
-        if not length % SLICE:
+        if turn.over():
             yield length
+            turn.begin()
     return np.vstack(rows), Episode(total, length)
 
 

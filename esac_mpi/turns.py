@@ -7,7 +7,26 @@ from typing import TypeVar
 Part = TypeVar("Part")
 Told = TypeVar("Told")
 Result = TypeVar("Result")
+LONGEST = 0.1  # of a turn, to the end of the part that is under way [s]: between two turns a rank hears that others stop
 ON_DEVICE = -1  # what work yields while a device goes on alone with what it was given, and there is nothing to do before its end
+
+
+class Turn:
+    """How long work goes on before others get their turn: for so many parts, or LONGEST, to the end of a part."""
+
+    def __init__(self, parts: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._parts, self._clock = parts, clock
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin the next turn."""
+        self._left = self._parts
+        self._end = self._clock() + LONGEST
+
+    def over(self) -> bool:
+        """Count a part that is done; return whether the turn is over."""
+        self._left -= 1
+        return self._left <= 0 or self._clock() >= self._end
 
 
 def run(work: Generator[object, None, Result]) -> Result:
@@ -20,16 +39,20 @@ def run(work: Generator[object, None, Result]) -> Result:
 
 
 def told(work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1) -> Generator[Told, None, Result]:
-    """Do the work; yield how(part, number) of what it yields, numbered from 1, at every so manyth; return what it comes to."""
-    number = 0
+    """Do the work; yield how(part, number) of the last part of a turn, numbered from 1; return what it comes to.
+
+    every: the parts of a turn.
+    """
+    number, turn = 0, Turn(every)
     while True:
         try:
             part = next(work)
         except StopIteration as end:
             return end.value
         number += 1
-        if number % every == 0:
+        if turn.over():
             yield how(part, number)
+            turn.begin()
 
 
 def timed(work: Generator[Part, None, Result], spent: list[float]) -> Generator[Part, None, Result]:

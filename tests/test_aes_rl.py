@@ -1,5 +1,6 @@
 """AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
 
+import math
 import re
 from types import SimpleNamespace
 
@@ -138,6 +139,21 @@ def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing
     moved(aes, state, result)
     assert state.variance == pytest.approx([variance] * 2, rel=1e-6)
     assert state.successes.tolist() == successes
+
+
+def test_the_agenda_knows_what_updates_last_when_a_task_is_given(tmp_path, monkeypatch):
+    honest, found = Driver.told, []
+
+    def told(driver, task):
+        cost = 2.0 if task.order.theta is None else 0.5
+        found.append((task.order.theta is None, task.least, math.ceil(cost * task.order.updates)))
+        return honest(driver, task)
+
+    monkeypatch.setattr(Driver, "told", told)
+    line = [*SMALL, *TASK, "--aes_rl.critic_cost", 4.0, "--budget.generations", 5]
+    assert started(*line, "--run-dir", tmp_path / "run") == 0
+    assert all(least == lasts for _, least, lasts in found)
+    assert {(critic, least > 0) for critic, least, _ in found} == {(True, True), (False, True), (False, False)}
 
 
 def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_run(tmp_path, monkeypatch, capfd):

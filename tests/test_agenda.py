@@ -37,6 +37,21 @@ def test_a_result_waits_for_what_may_still_end_before_it():
     assert agenda.tell().worker == 2
 
 
+def test_a_result_waits_for_nothing_that_is_known_to_end_later():
+    agenda = Agenda()
+    agenda.give(0, 0, None)
+    agenda.give(1, 10, None, least=40)
+    agenda.give(2, 10, None, at_root=True, least=41)
+    finish(agenda, 0, 49)
+    assert agenda.tell().worker == 0  # the others have not begun, and end at 50 and 51 at the earliest
+    finish(agenda, 2, 41)
+    assert agenda.tell() is None  # worker 1 may end at 50
+    begin(agenda, 1, 41)
+    assert agenda.tell() is None  # at 51, and is first then
+    finish(agenda, 1, 42)
+    assert agenda.tell().worker == 2
+
+
 @pytest.mark.parametrize("first", [(0, 1), (1, 0)])
 def test_what_takes_no_time_is_told_alike_in_whichever_order_it_comes_in(first):
     """Worker 0 ends at 10; worker 1 begins at 9 and lasts nothing, which counts as a step: at a tie the lower number is first."""
@@ -80,14 +95,18 @@ def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed)
 
     expected = queue(durations, workers, count)
     agenda, numbers, told, at_work = Agenda(), [0] * workers, [], []
+
+    def give(worker, start, number):
+        agenda.give(worker, start, number, least=choose.randint(0, durations(worker, number)))
+
     for worker in range(workers):
-        agenda.give(worker, 0, 0)
+        give(worker, 0, 0)
     while len(told) < count:
         if (task := agenda.tell()) is not None:
             end = task.start + task.progress
             told.append((task.worker, end))
             numbers[task.worker] += 1
-            agenda.give(task.worker, end, numbers[task.worker])
+            give(task.worker, end, numbers[task.worker])
             continue
         waiting = sorted((task for task in agenda if not task.begun), key=lambda task: task.earliest)
         for task in waiting[: ranks - len(at_work)]:

@@ -169,6 +169,18 @@ def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(activation
         assert np.array_equal(operators.trained(theta, made.critic_vector(), states, 0, random), theta)
 
 
+def test_slow_updates_let_others_have_their_turn_after_each_and_come_to_the_same(monkeypatch):
+    layout, states = Layout(SIZES), transitions(40)[:, :3]
+    operators, critic = make_operators("individuals", settings(), layout), learner(settings(), transitions(40)).critic_vector()
+    found, expected = [], operators.trained(perturbed(layout, 1), critic, states, 25, np.random.default_rng(1))
+    for longest in (math.inf, 0.0):
+        monkeypatch.setattr(turns, "LONGEST", longest)
+        training = operators.training(perturbed(layout, 1), critic, states, 25, np.random.default_rng(1))
+        work = turns.told(training, lambda done, _: found.append(done))
+        assert np.array_equal(turns.run(work), expected)
+    assert found == [10, 20, 25, *range(1, 26)]
+
+
 def test_an_individual_acts_as_the_policy_that_plays_it():
     """The critic sees what the policy plays: tanh of the output, whatever policy.output says."""
     config, layout = settings(), Layout(SIZES)

@@ -18,15 +18,19 @@ CRITIC = 9  # of these workers
 
 
 def ended(ranks, lists, *sections, arrival=False, seen=None):
-    """Return when sections end: of tasks (virtual [steps], [s]) by worker, the last of a list again and again."""
+    """Return when sections end: of tasks (virtual [steps], [s]) by worker, the last of a list again and again.
+
+    Before these steps a task may have updates: (virtual [steps], [s]) once more.
+    """
     given = dict.fromkeys(lists, 0)
 
     def give(told):
         for worker in [told.worker] if told else lists:
-            virtual, seconds = lists[worker][min(given[worker], len(lists[worker]) - 1)]
+            virtual, seconds, *updates = lists[worker][min(given[worker], len(lists[worker]) - 1)]
             given[worker] += 1
             start = told.start + told.progress if told else 0
-            yield worker, start, Piece((0.0, virtual), (0.0, seconds)), worker == CRITIC
+            first, lasted = updates or (0.0, 0.0)
+            yield worker, start, Piece((first, virtual), (lasted, seconds)), worker == CRITIC
         if told and seen is not None:
             seen.append((told.worker, told.start + told.progress))
 
@@ -48,6 +52,13 @@ def test_a_result_waits_for_what_may_end_before_it_and_in_the_order_of_arrival_d
         8.0,
     ]  # that of worker 0 waits from 1 to 8: two of worker 1 are first
     assert ended(3, slow, Section(1), Section(2), arrival=True)[0] == [1.0, 3.0]
+
+
+def test_what_updates_last_is_known_when_they_begin():
+    slow = {0: [(10, 1.0)], 1: [(5, 1.0, 30, 9.0)]}  # worker 1 updates for 9 s, and is at 30 then
+    assert ended(3, slow, Section(3), Section(1))[0] == [3.0, 10.0]  # results at 10, 20 and 30 go before 35, that at 40 does not
+    teaching = {0: [(10, 10.0)], CRITIC: [(0, 3.0, 30, 3.0), (1, 1.0)]}
+    assert ended(1, teaching, Section(2))[0] == [20.0]  # who can end at 30 at the earliest is left for later
 
 
 def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
@@ -80,7 +91,7 @@ def test_progress_goes_through_updates_and_then_steps():
     piece = Piece((6.0, 4.0), (3.0, 1.0))
     assert [piece.over(spent) for spent in (0, 1.5, 3.0, 3.5, 4.0)] == [0, 3, 6, 8, 10]
     assert [piece.until(progress) for progress in (0, 3, 6, 8, 10, 11)] == [0, 1.5, 3.0, 3.5, 4.0, 4.0]
-    assert AtWork(None, piece, 0, 0.0).speed() == (2.0, 3.0)
+    assert AtWork(None, piece, 0, 0.0).speed() == (0.0, 3.0)
     assert Piece((0.0, 4.0), (3.0, 1.0)).over(2.0) == 0
 
 

@@ -8,7 +8,7 @@ from esac_mpi import distribution, noise, update_rules
 from esac_mpi.agenda import Agenda, Arrival, Task
 from esac_mpi.algorithms.aes_moves import moved
 from esac_mpi.algorithms.aes_state import IDLE, State, keeps, refuse_overwritten
-from esac_mpi.algorithms.aes_work import TIMES, Order, Result, times
+from esac_mpi.algorithms.aes_work import TIMES, Order, Result, lasts, times
 from esac_mpi.contracts import World
 from esac_mpi.distribution import Gaussian
 from esac_mpi.noise import Purpose
@@ -114,7 +114,8 @@ class Driver:
         number, updates, held = (int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held))
         theta, mean, critic = (x[worker].copy() for x in (state.task_theta, state.task_mean, state.task_critic))
         order = Order(worker, number, updates, held, theta, mean, critic, plays=int(state.task_plays[worker]))
-        self.agenda.give(worker, int(state.task_start[worker]), order)
+        least = lasts(self.params.config.aes_rl.update_cost, updates)
+        self.agenda.give(worker, int(state.task_start[worker]), order, least=least)
 
     def _teach_if_due(self) -> None:
         """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
@@ -137,7 +138,8 @@ class Driver:
         )
         workers = len(state.task_number) - 1
         order = Order(workers, number, updates, held, None, state.task_mean[-1].copy(), None)
-        self.agenda.give(workers, start, order, at_root=True)
+        least = lasts(self.params.config.aes_rl.of_critic, updates)
+        self.agenda.give(workers, start, order, at_root=True, least=least)
 
     def _taught(self, critic: np.ndarray, loss: float) -> None:
         """Let individuals see what the critic has become."""

@@ -2,8 +2,8 @@
 
     begin       a task that is on the agenda goes to a rank without one, the one that can end first before others; to rank 0, too,
                 where no other rank is free and it has none; the critic's turns are rank 0's
-    work        a task is made of two stages, updates and then steps; its progress shows what of the virtual clock is over. Rank 0
-                goes on with that of its tasks which is behind on it
+    work        a task is made of two stages, updates and then steps; its progress shows what of the virtual clock is over, and
+                what updates last is known when they begin. Rank 0 goes on with that of its tasks which can end first
     tell        in virtual order a result waits until nothing at work can end before it; in the order of arrival it does not
     decide      a told result costs rank 0 some time; so does a row that it writes while the others go on
     evaluation  at the end of a generation all leave their tasks, and play noise-free episodes, dealt like members
@@ -81,18 +81,19 @@ class AtWork:
 
     @property
     def position(self) -> float:
-        """The virtual time that it has come to [steps]."""
-        return self.task.start + self.piece.over(self.spent)
+        """The virtual time before which it cannot end: that of its updates at first, then what it has come to [steps]."""
+        return self.task.start + max(self.piece.virtual[0], self.piece.over(self.spent))
 
     def until(self, position: float) -> float:
         """Return the work that is left until a virtual time, or to its end [s]."""
         return max(0.0, self.piece.until(position - self.task.start) - self.spent)
 
     def speed(self) -> tuple[float, float]:
-        """Return how fast it gets on now [steps/s], and how long it does so [s]."""
-        stage = int(self.spent >= self.piece.seconds[0] - TINY)
-        virtual, seconds = self.piece.virtual[stage], self.piece.seconds[stage]
-        return (virtual / seconds if seconds else 0.0), (self.left if stage else seconds - self.spent)
+        """Return how fast its position moves now [steps/s], and how long it does so [s]."""
+        (_, steps), (first, second) = self.piece.virtual, self.piece.seconds
+        if self.spent < first - TINY:
+            return 0.0, first - self.spent
+        return (steps / second if second else 0.0), self.left
 
     def advance(self, seconds: float) -> None:
         """Work on it for so long [s]."""
@@ -147,7 +148,7 @@ class Queue:
 
     def _put(self, told: Task | None) -> None:
         for worker, start, piece, at_root in self._give(told):
-            self._agenda.give(worker, int(start), None, at_root)
+            self._agenda.give(worker, int(start), None, at_root, int(piece.virtual[0]))
             self._pieces[worker] = piece
 
     def _begin(self) -> None:

@@ -85,13 +85,14 @@ class Dispatch:
 
     def _until_enough(self, leader: Leader) -> bool:
         """Give tasks out, work and hear, until the leader says it is enough; return whether the time of a rank is over before."""
-        overdue, pause, agenda = False, 0.0, leader.agenda
-        while not overdue:
+        pause, agenda = 0.0, leader.agenda
+        while not self._stop.overdue:
             enough, begun = self._decide(leader)
             if enough:
-                break
+                return False
             heard = self._hear(agenda)
-            overdue = self._stop.overdue or heard is None
+            if heard is None:
+                return True
             if self._own:
                 self._advance(min(range(len(self._own)), key=lambda i: self._own[i][0].earliest), agenda)
                 pause = 0.0
@@ -99,7 +100,7 @@ class Dispatch:
                 pause = 0.0
             else:
                 pause = self._idle(pause)
-        return overdue
+        return True
 
     def _idle(self, pause: float) -> float:
         """Sleep between two looks for messages; return for how long next time, 0.0 being the first of a silence [s]."""
@@ -159,13 +160,17 @@ class Dispatch:
             agenda.end(task)
 
     def _advance(self, place: int, agenda: Agenda | None = None) -> None:
-        """Do a slice of a task of this rank."""
+        """Do a slice of a task of this rank; one that the alarm cuts ends its work, which begins again after a restart."""
         task, work = self._own[place]
+
+        def part() -> None:
+            task.progress = next(work)
+
         start, ended = self._clock(), False
         task.began = task.began or start
         self._watchdog.works_on(f"a task of worker {task.worker}")
         try:
-            task.progress = next(work)
+            self._stop.carry_out(part)
         except StopIteration as end:
             task.progress, task.result = end.value
             ended = True

@@ -17,7 +17,7 @@ from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, 
 from esac_mpi.learners.offspring import one_thread
 from esac_mpi.policy import Layout
 
-SLICE = 10  # updates between two turns of other work
+SLICE = 10  # updates between two turns of other work, at most
 
 
 class Individuals:
@@ -46,17 +46,21 @@ class Individuals:
     def training(
         self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
     ) -> Generator[int, None, np.ndarray]:
-        """Make the updates of `trained`; yield every SLICE of them how many they are so far. One individual at a time."""
+        """Make the updates of `trained`; yield after a turn of SLICE how many they are so far. One individual at a time."""
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
         adam, seen = Adam(self._actor.values, self._actor.gradient, self._rate), self._taken[:, : states.shape[1]].numpy()
-        for done in range(0, updates, SLICE):
+        done, turn = 0, turns.Turn(SLICE)
+        while done < updates:
             with one_thread():
-                for _ in range(min(SLICE, updates - done)):
+                over = False
+                while done < updates and not over:
                     seen[:] = states[random.integers(len(states), size=len(seen))]
                     self._gradient.run()
                     adam.step()
-            yield min(done + SLICE, updates)
+                    done, over = done + 1, turn.over()
+            yield done
+            turn.begin()
         return self._actor.vector(0)
 
     def _note(self, do: Operations, o: int, a: int, batch: int) -> None:

@@ -1,0 +1,54 @@
+"""Turns of work: as long as so many parts or so much time, and what comes of the work is the same."""
+
+import math
+
+import numpy as np
+import pytest
+from gradients import Line
+
+from esac_mpi import turns
+from esac_mpi.rollout import exploring, playing
+
+
+def test_a_turn_is_over_after_its_parts_or_its_time_and_the_next_has_as_much():
+    now = [0.0]
+    turn, found = turns.Turn(3, lambda: now[0]), []
+    for lasts in (0.0, 0.0, 0.0, turns.LONGEST, 0.04, 0.04, 0.0):  # [s]
+        now[0] += lasts
+        found.append(turn.over())
+        if found[-1]:
+            now[0] += 9.0  # others' turns, which do not count
+            turn.begin()
+    assert found == [False, False, True, True, False, False, True]
+
+
+def turns_and_result(work):
+    """Return what the work yields, and what it comes to."""
+    told = []
+    while True:
+        try:
+            told.append(next(work))
+        except StopIteration as end:
+            return told, end.value
+
+
+@pytest.mark.parametrize(("longest", "after"), [(math.inf, 64), (0.0, 1)])
+def test_an_episode_of_slow_steps_lets_others_have_their_turn_after_each(monkeypatch, longest, after):
+    monkeypatch.setattr(turns, "LONGEST", longest)
+    monkeypatch.setattr(Line, "horizon", 150)
+    expected = list(range(after, 151, after))
+    told, (rows, episode) = turns_and_result(exploring(Line(), lambda observation: np.zeros(1, np.float32), 0))
+    assert (told, len(rows), episode.episodic_length) == (expected, 150, 150)
+    told, episode = turns_and_result(playing(Line(), lambda observation: np.zeros(1, np.float32), 0))
+    assert (len(told), episode.episodic_length) == (len(expected), 150)
+
+
+def test_what_is_told_of_slow_parts_is_told_of_each(monkeypatch):
+    def work():
+        yield from "abcdef"
+        return "all"
+
+    monkeypatch.setattr(turns, "LONGEST", math.inf)
+    assert turns_and_result(turns.told(work(), lambda part, number: (part, number), every=4)) == ([("d", 4)], "all")
+    monkeypatch.setattr(turns, "LONGEST", 0.0)
+    assert len(turns_and_result(turns.told(work(), lambda part, number: (part, number), every=4))[0]) == 6
