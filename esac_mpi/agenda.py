@@ -12,6 +12,7 @@ A result that may not be told yet is passed over, and its worker waits on the vi
 `Arrival` is the other order: results are told as they come in, or as a record says that they came.
 """
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,15 +52,19 @@ class Agenda:
     """The tasks of all workers that have been given out and not been told.
 
     may_be_told: whether a result that has come in can be told; it changes by what is told alone. now: virtual time [steps].
+    by_progress: whether it matters to the order how far a task is.
     """
+
+    by_progress = True
 
     def __init__(self, may_be_told: Callable[[Task], bool] = lambda task: True, now: int = 0) -> None:
         self._tasks: dict[int, Task] = {}  # worker -> its task
         self._may_be_told, self._now = may_be_told, now
+        self._awaited: tuple[Task, tuple[int, int], int] | None = None  # what blocks all, its earliest end, among how many
 
     def __iter__(self) -> Iterator[Task]:
-        """Go through the tasks, by worker."""
-        return iter([self._tasks[worker] for worker in sorted(self._tasks)])
+        """Go through the tasks, in no order."""
+        return iter(list(self._tasks.values()))
 
     def give(self, worker: int, start: int, order: Any, at_root: bool = False, least: int = 0) -> Task:
         """Give a worker its next task, which lasts `least` at least [steps]. Raises ValueError if it has one."""
@@ -77,14 +82,27 @@ class Agenda:
 
         One that was passed over has lasted until it is told.
         """
-        for task in sorted(self, key=lambda task: task.earliest):
+        if self._is_blocked():
+            return None
+        waiting = [(task.earliest, task) for task in self]  # no two are equal: a worker has one task
+        heapq.heapify(waiting)
+        while waiting:
+            earliest, task = heapq.heappop(waiting)
             if not task.done:
+                self._awaited = task, earliest, len(self._tasks)
                 return None
             if self._may_be_told(task):
-                self._now = max(task.earliest[0], self._now)
+                self._now = max(earliest[0], self._now)
                 task.progress = self._now - task.start
                 return self._tasks.pop(task.worker)
         return None
+
+    def _is_blocked(self) -> bool:
+        """Return whether the task that the last look found at work still keeps all others from being told."""
+        if self._awaited is None:
+            return False
+        task, earliest, count = self._awaited
+        return not task.done and task.earliest == earliest and len(self._tasks) == count
 
 
 class Arrival(Agenda):
@@ -94,6 +112,8 @@ class Arrival(Agenda):
     that do not go with it are an error; else what is left of it is forgotten. may_be_told: where it says no, those that came
     later go before; it is not asked of what is due.
     """
+
+    by_progress = False
 
     def __init__(
         self, due: Sequence[int] | np.ndarray = (), strict: bool = True, may_be_told: Callable[[Task], bool] = lambda task: True
@@ -127,7 +147,8 @@ class Arrival(Agenda):
     def _next(self) -> int | None:
         """Return the worker whose result is told next; None where it has not come in."""
         if self.due.size:
-            return next((worker for worker in self._came if worker == self.due[0]), None)
+            worker = int(self.due[0])
+            return worker if worker in self._came else None
         return next((worker for worker in self._came if self._may_be_told(self._tasks[worker])), None)
 
 

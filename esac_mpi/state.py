@@ -85,6 +85,11 @@ def shares_replay(kind: Any) -> bool:
     return any(f.metadata.get("elsewhere") for f in fields(kind))
 
 
+def root_bytes(state: Any) -> int:
+    """Return what rank 0 alone holds of a state [bytes]."""
+    return sum(np.asarray(getattr(state, f.name)).nbytes for f in fields(state) if f.metadata.get("root"))
+
+
 def may_lack(f: Field) -> bool:
     """Return whether there were versions without a field."""
     return f.default is not MISSING or f.default_factory is not MISSING or bool(f.metadata.get("later"))

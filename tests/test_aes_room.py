@@ -1,4 +1,7 @@
-"""The room of AES-RL's replay for what comes in while others are at work: what waits where it is narrow, older checkpoints."""
+"""The room of AES-RL's replay for what comes in while others are at work: what waits where it is narrow, older checkpoints.
+
+And the room of a generation: how many arrivals it has.
+"""
 
 import random
 from types import SimpleNamespace
@@ -12,7 +15,8 @@ from whole_runs import assert_same_run, science
 
 from esac_mpi.agenda import Agenda
 from esac_mpi.algorithms import aes_driver, aes_state
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, load, to_toml, updated
+from esac_mpi.config.fields import value_of
 
 SLOW = [
     *(*SMALL, *TASK, "--aes_rl.update_cost", 20, "--aes_rl.critic_cost", 0.01, "--aes_rl.replay_capacity", 60),
@@ -121,3 +125,16 @@ def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(tmp_path, monk
         for other in rows[1:]:
             np.testing.assert_array_equal(column, other[name], err_msg=name)
     assert_same_run(tmp_path / "former", tmp_path / "now")
+
+
+@pytest.mark.parametrize(("workers", "arrivals"), [(1, 10), (5, 10), (10, 10), (11, 11), (1000, 1000)])
+def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(workers, arrivals, tmp_path):
+    name, many = "aes_rl.arrivals_per_generation", ["--algorithm", "aes_rl", "--aes_rl.workers", str(workers)]
+    found = load(many)[0]
+    assert value_of(found, name) == arrivals
+    assert value_of(load([*many, f"--{name}", "10"])[0], name) == 10
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(found))
+    assert load([str(file)])[0] == found
+    file.write_text(to_toml(updated(found, {name: 10})))  # of a version that gave ten to any number of workers
+    assert value_of(load([str(file)])[0], name) == 10

@@ -52,6 +52,24 @@ def test_a_result_waits_for_nothing_that_is_known_to_end_later():
     assert agenda.tell().worker == 2
 
 
+def test_while_one_task_blocks_the_others_none_of_them_is_looked_at():
+    asked = []
+    agenda = Agenda(lambda task: [asked.append(task.worker), task.worker > 0][1])
+    for worker in range(100):
+        agenda.give(worker, worker, None)
+    finish(agenda, 0, 1)
+    assert agenda.tell() is None  # worker 1 may end next
+    for worker in range(2, 100):
+        finish(agenda, worker, 1)
+        assert agenda.tell() is None
+    assert asked == [0]
+    begin(agenda, 1, 3)  # ends at 4 at the earliest, and worker 2 at 3
+    assert agenda.tell().worker == 2
+    assert agenda.tell() is None  # at 4 worker 1 is first
+    finish(agenda, 1, 3)
+    assert agenda.tell().worker == 1
+
+
 @pytest.mark.parametrize("first", [(0, 1), (1, 0)])
 def test_what_takes_no_time_is_told_alike_in_whichever_order_it_comes_in(first):
     """Worker 0 ends at 10; worker 1 begins at 9 and lasts nothing, which counts as a step: at a tie the lower number is first."""

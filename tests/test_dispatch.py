@@ -1,6 +1,7 @@
 """Tasks on ranks without a barrier: told alike on any number, paused and gone on with, left when a rank's time is over."""
 
 import json
+import math
 import subprocess
 import time
 from random import Random
@@ -11,8 +12,8 @@ from conftest import command, environment
 from mpi4py import MPI
 from test_agenda import queue
 
-from esac_mpi.agenda import Agenda
-from esac_mpi.comm.dispatch import Dispatch
+from esac_mpi.agenda import Agenda, Arrival, Task
+from esac_mpi.comm.dispatch import ORDER, PAUSE, PROGRESS, Dispatch, interval
 from esac_mpi.stop import Stop
 from esac_mpi.watchdog import Watchdog
 
@@ -66,3 +67,62 @@ def test_what_is_overdue_has_no_further_slice_and_an_alarm_cuts_the_one_that_is_
         stop.let_go()
         dispatch.free()
     assert slices == (["begun"] if alarmed else ["begun", "ended"])
+
+
+def alone(size, clock=lambda: 1e9):
+    """Return a Dispatch of a rank among `size` that are not there, and what it sends: (content, rank, tag)."""
+    dispatch = Dispatch(SimpleNamespace(size=size, Dup=lambda: None), SimpleNamespace(), Watchdog("", print), clock, iter)
+    sent = []
+    dispatch._send = lambda *message: sent.append(message)
+    return dispatch, sent
+
+
+@pytest.mark.parametrize("size", [2, 11, 101, 1001, 10_001])
+def test_all_ranks_together_report_so_often_at_most(size):
+    every = interval(size, True, math.inf)
+    assert every >= 0.01
+    assert (size - 1) / every <= 1000 * (1 + 1e-9)
+    assert size > 11 or every == 0.01
+
+
+def test_by_arrival_a_report_is_for_the_watchdog_alone():
+    assert interval(8, False, math.inf) == math.inf
+    assert interval(8, False, 1800.0) == 360.0
+    assert interval(1_000_001, False, 1800.0) == 1000.0
+
+
+@pytest.mark.parametrize(("agenda", "reports"), [(Agenda(), 1), (Arrival(), 0)])
+def test_a_rank_reports_its_progress_only_where_the_order_of_telling_goes_by_it(agenda, reports):
+    agenda.give(0, 0, "order")
+    root, orders = alone(2)
+    assert root._give_out(SimpleNamespace(agenda=agenda, ordered=lambda order, rank: order)) == 1
+    rank, sent = alone(2)
+    messages = iter([(0, ORDER, MPI.pickle.loads(orders[0][0])), None, (0, PAUSE, (False, None))])
+    rank._receive = lambda: next(messages)
+    rank._stop, rank._work = SimpleNamespace(overdue=False), lambda order: iter([7] * 5)
+    assert rank._serve() == (False, None)
+    assert [tag for *_, tag in sent].count(PROGRESS) == reports
+
+
+def test_tasks_go_to_idle_ranks_from_the_lowest_on_and_one_stays_here():
+    agenda = Agenda()
+    for worker in range(1200):
+        agenda.give(worker, 1200 - worker, worker)
+    agenda.give(1200, 5000, "critic", at_root=True)
+    dispatch, sent = alone(1001)
+    dispatch._at[1] = Task(0, 0, None)
+    leader = SimpleNamespace(agenda=agenda, ordered=lambda order, rank: order)
+    dispatch._work = lambda order: order
+    assert dispatch._give_out(leader) == 999 + 2
+    assert [rank for _, rank, _ in sent] == [*range(2, 1001)]
+    assert [MPI.pickle.loads(content)[1] for content, *_ in sent] == [*range(1199, 200, -1)]
+    assert [task.order for task, _ in dispatch._own] == [200, "critic"]
+    assert dispatch._give_out(leader) == 0
+
+
+def test_rank_0_hears_no_more_at_a_time_than_there_are_ranks():
+    dispatch, _ = alone(9)
+    dispatch._at[3] = Task(0, 0, None)
+    dispatch._receive = lambda: (3, PROGRESS, 5)  # there is always one more
+    assert dispatch._hear(Agenda()) == 9
+    assert dispatch._at[3].progress == 5

@@ -109,10 +109,10 @@ class Driver:
         self._put(worker)
 
     def _put(self, worker: int) -> None:
-        """Put the task that a worker has in the state onto the agenda."""
+        """Put the task that a worker has in the state onto the agenda, which keeps it there until it is told: no copy."""
         state = self.state
         number, updates, held = (int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held))
-        theta, mean, critic = (x[worker].copy() for x in (state.task_theta, state.task_mean, state.task_critic))
+        theta, mean, critic = state.task_theta[worker], state.task_mean[worker], state.task_critic[worker] if updates else None
         order = Order(worker, number, updates, held, theta, mean, critic, plays=int(state.task_plays[worker]))
         least = lasts(self.params.config.aes_rl.update_cost, updates)
         self.agenda.give(worker, int(state.task_start[worker]), order, least=least)
@@ -137,7 +137,7 @@ class Driver:
             int(x[-1]) for x in (state.task_number, state.task_updates, state.task_held, state.task_start)
         )
         workers = len(state.task_number) - 1
-        order = Order(workers, number, updates, held, None, state.task_mean[-1].copy(), None)
+        order = Order(workers, number, updates, held, None, state.task_mean[-1], None)
         least = lasts(self.params.config.aes_rl.of_critic, updates)
         self.agenda.give(workers, start, order, at_root=True, least=least)
 

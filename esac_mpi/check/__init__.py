@@ -29,7 +29,8 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     if world.rank == 0:
         lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
         lines += task.playing(config, ranks)
-        lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks), *memory.replay(config, env)]
+        lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
+        lines += [*memory.root(config, env), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
         found, left = run.foreseen(config, fresh, env, ranks, world) if not place[0].fatal else ([], None)
         lines += [*found, exchanged]

@@ -2,12 +2,14 @@
 
 from esac_mpi import capacity, envs, epsilon, ram
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.check.counter import begun
+from esac_mpi.check.counter import NO_START, begun
 from esac_mpi.check.rank import Rank
 from esac_mpi.check.report import Line
 from esac_mpi.config import Config
 from esac_mpi.ram import size
-from esac_mpi.state import shares_replay
+from esac_mpi.state import root_bytes, shares_replay
+
+COPIES = 3  # of what rank 0 alone has: the state, the image that HDF5 makes of it, and that as it is written
 
 
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
@@ -37,6 +39,21 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
     small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one rank a node, "
     small += "or give a new run a smaller network, noise table, population or memories"
     return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
+
+
+def root(config: Config, env: envs.Env | None) -> list[Line]:
+    """Return the line about what rank 0 alone holds of the state; none where that is nothing."""
+    try:
+        need = 0 if env is None else COPIES * root_bytes(begun(config, env, 1)[1])
+    except NO_START:  # which other lines tell
+        return []
+    if not need:
+        return []
+    total, free = ram.total(), ram.free()
+    found = f"comes to take {size(need)}, with its copies, on rank 0, which has {size(total)} of memory, {size(free)} free"
+    lower = f"lower {config.algorithm}.workers, or give a new run a smaller network"
+    remedy = f"more than is free now: {lower}" if need <= total else f"more than this machine has: {lower}"
+    return [Line("state", found, remedy if need > free else "", need > total)]
 
 
 def replay(config: Config, env: envs.Env | None) -> list[Line]:

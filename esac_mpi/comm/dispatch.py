@@ -21,7 +21,16 @@ Halt = tuple[bool, EndsRun | None]  # why all leave their tasks: whether a rank'
 
 ORDER, PROGRESS, RESULT, PAUSE, PAUSED, OVERDUE = range(10, 16)  # tags
 REPORT = 0.01  # least time between two reports of a rank's progress [s]
+REPORTS = 1000  # that rank 0 takes at most, of all ranks together [1/s]
 REST = 1e-3  # longest sleep of a rank without work [s]
+
+
+def interval(size: int, by_progress: bool, silence_limit: float) -> float:
+    """Return the least time between two reports of a rank's progress, one of `size` ranks [s].
+
+    Where results are told as they come in, a report only shows that somebody is alive: often enough for the watchdog.
+    """
+    return max(REPORT if by_progress else silence_limit / 5, (size - 1) / REPORTS)
 
 
 class Leader(Protocol):
@@ -51,7 +60,7 @@ class Dispatch:
         self._own: list[tuple[Task, Work]] = []  # begun here and not ended
         self._at: dict[int, Task] = {}  # rank 0: other rank -> the task that is there
         self._sent: list[MPI.Request] = []
-        self._reported = 0.0
+        self._reported, self._interval = 0.0, REPORT
         self.busy = self.leading = 0.0
         self._zero = clock()  # ranks have just met: the same moment on all of their clocks
         self.leader: Leader | None = None
@@ -122,10 +131,11 @@ class Dispatch:
     def _give_out(self, leader: Leader) -> int:
         """Give tasks to ranks without one, and to rank 0 what belongs to it and one more; return their number."""
         begun = 0
-        for task in sorted(leader.agenda, key=lambda task: task.earliest):
-            if task.begun:
-                continue
-            free = next((rank for rank in range(1, self.size) if rank not in self._at), 0)
+        waiting = sorted((task for task in leader.agenda if not task.begun), key=lambda task: task.earliest)
+        idle = [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at] if waiting else []
+        every = interval(self.size, leader.agenda.by_progress, self._watchdog.silence_limit)
+        for task in waiting:
+            free = idle[-1] if idle else 0
             here = task.at_root or (not free and not any(not own.at_root for own, _ in self._own))
             if not (here or free):
                 continue
@@ -133,14 +143,14 @@ class Dispatch:
             if here:
                 self._own.append((task, self._work(task.order)))
             else:
-                self._at[free] = task
-                self._send(MPI.pickle.dumps(leader.ordered(task.order, free)), free, ORDER)
+                self._at[idle.pop()] = task
+                self._send(MPI.pickle.dumps((every, leader.ordered(task.order, free))), free, ORDER)
         return begun
 
     def _hear(self, agenda: Agenda) -> int | None:
-        """Take what other ranks say; return how much it was, None if the time of one of them is over."""
+        """Take what other ranks say, as much as they are; return how much it was, None if the time of one of them is over."""
         heard = 0
-        while (message := self._receive()) is not None:
+        while heard < self.size and (message := self._receive()) is not None:
             rank, tag, content = message
             heard += 1
             if tag == OVERDUE:
@@ -213,7 +223,8 @@ class Dispatch:
                 self._send(MPI.pickle.dumps(None), 0, PAUSED)
                 return cast(Halt, message[2])
             if message is not None:
-                self._own = [(Task(0, 0, message[2]), self._work(message[2]))]
+                self._interval, order = message[2]
+                self._own = [(Task(0, 0, order), self._work(order))]
             if self._stop.overdue and not told:
                 self._send(MPI.pickle.dumps(None), 0, OVERDUE)
                 told = True
@@ -227,7 +238,7 @@ class Dispatch:
     def _report(self) -> None:
         """Say how far this rank's task is, now and then."""
         now = self._clock()
-        if self._own and now - self._reported >= REPORT:
+        if self._own and now - self._reported >= self._interval:
             self._send(MPI.pickle.dumps(self._own[0][0].progress), 0, PROGRESS)
             self._reported = now
 

@@ -36,7 +36,8 @@ class AESRL(Table):
     """Run directory of a finished run with order = arrival, which is made again to the bit, on any ranks: results are told in its
     order. Settings as there; no larger budget."""
     arrivals_per_generation: PositiveInt = 10
-    """Individuals of a row of metrics [individuals]. Ours: as many as CEM-RL's generation."""
+    """Individuals of a row of metrics [individuals]. Ours: as many as CEM-RL's generation; where it is not set, `workers` if
+    these are more."""
     mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = "relative"
     """How far the mean moves to an individual: all the way to a better one, (1+1)-ES (P: Eq. 5); by the difference of returns
     over a fixed range, linear or sigmoid (Eqs. 6 to 8); by an absolute or a relative baseline (Eqs. 9, 10). rank_oldest: mean

@@ -7,6 +7,7 @@ crashes.
 
 from typing import Any
 
+from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.evolution import ESAC
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads
@@ -64,6 +65,7 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
 ERL_ALONE = {"erl.exploration_clip": False, "erl.injection": "worst"}  # in ERL's public code; PDERL's clips, and spares an elite
 ERL_ACTOR = {"policy.hidden": (128, 128), "policy.activation": "tanh", "policy.layer_norm": True}  # as the public code of ERL
 CEM_ACTOR = {"policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
+ARRIVALS = "aes_rl.arrivals_per_generation"  # not fewer than workers: all ranks meet after each generation
 
 
 def preset(given: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +75,8 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
         reading = given.get("erl.reading", ERL.reading)
         return form | ERL_ACTOR | ERL_READINGS[reading] | (ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {})
-    if algorithm in ("cem", "cem_rl", "aes_rl"):
+    if algorithm == "aes_rl":
+        return CEM_ACTOR | {ARRIVALS: max(AESRL.arrivals_per_generation, given.get("aes_rl.workers", AESRL.workers))}
+    if algorithm in ("cem", "cem_rl"):
         return CEM_ACTOR
     return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}
