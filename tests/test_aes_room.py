@@ -1,6 +1,6 @@
 """The room of AES-RL's replay for what comes in while others are at work: what waits where it is narrow, older checkpoints.
 
-And the room of a generation: how many arrivals it has.
+And of how many arrivals a generation is, and what rank 0 takes of memory.
 """
 
 import random
@@ -15,8 +15,11 @@ from whole_runs import assert_same_run, science
 
 from esac_mpi.agenda import Agenda
 from esac_mpi.algorithms import aes_driver, aes_state
+from esac_mpi.check import counter, memory
 from esac_mpi.config import Config, load, to_toml, updated
 from esac_mpi.config.fields import value_of
+from esac_mpi.envs import make
+from esac_mpi.state import root_bytes
 
 SLOW = [
     *(*SMALL, *TASK, "--aes_rl.update_cost", 20, "--aes_rl.critic_cost", 0.01, "--aes_rl.replay_capacity", 60),
@@ -138,3 +141,21 @@ def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(w
     assert load([str(file)])[0] == found
     file.write_text(to_toml(updated(found, {name: 10})))  # of a version that gave ten to any number of workers
     assert value_of(load([str(file)])[0], name) == 10
+
+
+def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatch):
+    env, workers = make("CyclicMDP-v0"), 1000
+    chosen = updated(Config(), {"algorithm": "aes_rl", "aes_rl.workers": workers})
+    params, state, _ = counter.begun(chosen, env, 1)
+    d, critic = params.layout.d, params.operators.critic_size
+    held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic
+    assert held < root_bytes(state) < 1.2 * held + 2**16
+    need = memory.COPIES * root_bytes(state)
+    for total, free, fatal, remedy in ((4 * need, 2 * need, False, ""), (4 * need, 1, False, "free now"), (1, 1, True, "has")):
+        monkeypatch.setattr(memory.ram, "total", lambda total=total: total)
+        monkeypatch.setattr(memory.ram, "free", lambda free=free: free)
+        (line,) = memory.root(chosen, env)
+        assert memory.size(need) in line.found
+        assert (line.fatal, bool(line.remedy)) == (fatal, bool(remedy))
+        assert remedy in line.remedy
+    assert not memory.root(updated(Config(), {"algorithm": "cem_rl"}), env)

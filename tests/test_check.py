@@ -15,13 +15,12 @@ from conftest import CYCLIC, CYCLIC_ES, EAGER, MENDED, ROUTINE, TASK, run
 from mpi4py import MPI
 
 from esac_mpi import check, config, set_up
-from esac_mpi.check import cost, counter, directory, machine, memory, rank, report, task
+from esac_mpi.check import cost, directory, machine, memory, rank, report, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.params import Params
 from esac_mpi.policy import Layout
-from esac_mpi.state import root_bytes
 
 SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
@@ -152,24 +151,6 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     assert memory.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
     boards = 2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))  # members, evaluation, confirmation; five of each rank; twice
     assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
-
-
-def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatch):
-    env, workers = make("CyclicMDP-v0"), 1000
-    chosen = settings(algorithm="aes_rl", aes_rl__workers=workers)
-    params, state, _ = counter.begun(chosen, env, 1)
-    d, critic = params.layout.d, params.operators.critic_size
-    held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic
-    assert held < root_bytes(state) < 1.2 * held + 2**16
-    need = memory.COPIES * root_bytes(state)
-    for total, free, fatal, remedy in ((4 * need, 2 * need, False, ""), (4 * need, 1, False, "free now"), (1, 1, True, "has")):
-        monkeypatch.setattr(memory.ram, "total", lambda total=total: total)
-        monkeypatch.setattr(memory.ram, "free", lambda free=free: free)
-        (line,) = memory.root(chosen, env)
-        assert memory.size(need) in line.found
-        assert (line.fatal, bool(line.remedy)) == (fatal, bool(remedy))
-        assert remedy in line.remedy
-    assert not memory.root(settings(algorithm="cem_rl"), env)
 
 
 def test_what_no_machine_has_is_told_in_a_line():
