@@ -71,7 +71,7 @@ def test_what_is_overdue_has_no_further_slice_and_an_alarm_cuts_the_one_that_is_
 
 def alone(size, clock=lambda: 1e9):
     """Return a Dispatch of a rank among `size` that are not there, and what it sends: (content, rank, tag)."""
-    dispatch = Dispatch(SimpleNamespace(size=size, Dup=lambda: None), SimpleNamespace(), Watchdog("", print), clock, iter)
+    dispatch = Dispatch(SimpleNamespace(size=size, Dup=lambda: None), Stop(clock, lambda: None), Watchdog("", print), clock, iter)
     sent = []
     dispatch._send = lambda *message: sent.append(message)
     return dispatch, sent
@@ -99,7 +99,7 @@ def test_a_rank_reports_its_progress_only_where_the_order_of_telling_goes_by_it(
     rank, sent = alone(2)
     messages = iter([(0, ORDER, MPI.pickle.loads(orders[0][0])), None, (0, PAUSE, (False, None))])
     rank._receive = lambda: next(messages)
-    rank._stop, rank._work = SimpleNamespace(overdue=False), lambda order: iter([7] * 5)
+    rank._work = lambda order: iter([7] * 5)
     assert rank._serve() == (False, None)
     assert [tag for *_, tag in sent].count(PROGRESS) == reports
 

@@ -16,7 +16,7 @@ from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
 from whole_runs import assert_same_run
 
 import esac_mpi
-from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage, errors, job, log, loop, threads
+from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage, job, log, loop, threads
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
 from esac_mpi.library import resolve
 from esac_mpi.rollout import ThetaNotFinite
@@ -334,14 +334,6 @@ def test_the_package_loads_nothing_before_it_is_asked():
     assert esac_mpi.Config is Config
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         _ = esac_mpi.trian
-
-
-def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
-    code = "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n    print(error)"
-    variables = {**environment(), "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{errors.NO_MPI}\n"
-    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(("text", "number"), [("2,1", 2), (" 3 ", 3), ("auto", 0), ("", 0)])

@@ -6,8 +6,7 @@ import sys
 import pytest
 from conftest import command, environment
 
-from esac_mpi import began
-from esac_mpi.errors import Misplaced
+from esac_mpi import began, errors
 
 POOL = """
 import sys
@@ -76,5 +75,13 @@ def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatc
     began.check_place({"PMI_RANK": "0", "PMI_FD": "0"})
     began.check_place({"PMIX_RANK": "0"})
     for line in ("9999", "nothing"):
-        with pytest.raises(Misplaced, match=r"env -u PMI_FD -u PMI_RANK"):
+        with pytest.raises(errors.Misplaced, match=r"env -u PMI_FD -u PMI_RANK"):
             began.check_place({"PMI_RANK": "0", "PMI_FD": line})
+
+
+def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
+    code = "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n    print(error)"
+    variables = {**environment(), "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{errors.NO_MPI}\n"
+    assert done.stderr == ""
