@@ -262,10 +262,10 @@ import sys, time
 from pathlib import Path
 from esac_mpi import loop
 from esac_mpi.commands.__main__ import main
-honest = loop.heard
+honest, study = loop.heard, Path(sys.argv[2])
 
 def meets(job):
-    while len(list(Path(sys.argv[2]).glob("trial-*"))) < 2:
+    while len(list(study.glob("trial-*"))) < 2:
         time.sleep(0.02)
     return honest(job)
 
