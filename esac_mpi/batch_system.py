@@ -30,7 +30,9 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
     if environ.get("SLURM_JOB_ID"):
         told = ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%A %L"])
         lines = (line.split() for line in told.splitlines())  # of an array's last job or a heterogeneous one: of all of its jobs
-        return next((clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]), math.inf)
+        found = [clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]]
+        if found or not environ.get("PBS_JOBID"):
+            return found[0] if found else math.inf
     if environ.get("PBS_JOBID"):
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
         limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in ("Resource_List", "resources_used"))
@@ -41,7 +43,7 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
 def stale(environ: Mapping[str, str]) -> str:
     """Say that the end which SLURM_JOB_END_TIME names is well past, so that it is another job's; "" where it is not."""
     late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
-    if late < LATE:
+    if late < (LATE if environ.get("SLURM_JOB_ID") else 0.0):
         return ""
     return f"SLURM_JOB_END_TIME is {late / 3600:.1f} h past, so it is another job's and is ignored: unset it"
 

@@ -11,7 +11,7 @@ from esac_mpi import batch_system
 from esac_mpi.errors import Misplaced
 
 BEGAN = time.monotonic()
-LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+LAUNCHED = batch_system.RANKS[:3]
 PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL")  # of what launchers tell their ranks
 FORKED_WITH_MPI = set[int]()  # this process, if it was forked from one in which MPI had begun
 # no child process once MPI has started: somebody else's import of mpi4py may have done that

@@ -143,7 +143,7 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     again = math.isfinite(job.unsaved) and since >= min(RETRY, 60 * due.unsaved_minutes or RETRY)
     if not (by_generation or by_time or again):
         return tried
-    if save(job, "running"):
+    if save(job, "running") or job.checkpointed == job.state.generation:
         job.unsaved = math.inf
     else:
         give_up_unsaved(job)
@@ -158,7 +158,7 @@ def give_up_unsaved(job: Job) -> None:
     limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
     if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
         log.warn(f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}")
-        job.world.stop.wish("nothing could be saved")
+        job.world.stop.wish(f"before that nothing could be saved for {limit}")
     elif first:
         ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
         log.warn(f"generation {job.state.generation} is not saved; {standing(job)}{ends}")

@@ -79,7 +79,7 @@ def train(
             return FINISHED
         raise
     job.listener, job.has_listener = listener, world.from_root(listener is not None)
-    job.limit = limit
+    job.limit = world.from_root(limit)
     job.deadline = world.clock() + world.from_root(deadline - world.clock())  # rank 0's decides, on every rank's own clock
     try:
         world.agree()

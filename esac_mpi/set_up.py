@@ -75,7 +75,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
     origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
     if world.agree():
-        raise Ended(STOPPED, f"stopped before it began ({', '.join({*world.reasons})}); nothing was written")
+        raise Ended(STOPPED, f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written")
     source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     try:
@@ -261,7 +261,7 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         if job.run.task_changed:
             job.state.best = Best()  # of another task
         if job.run.task_changed or moved(job.run, origin):
-            state.compare_no_more(job.state)
+            state.compare_no_more(job.state, bool(job.run.task_changed))
         if job.run.dropped:
             keep_order(job, job.run)
     except (KeyError, ValueError):

@@ -2,7 +2,8 @@
 
 A state is a dataclass; its fields are numbers, strings, arrays, dataclasses of these, and arrays marked `metadata={"shared":
 True}`, which live once per node and are written in place. Marked "compared" is what must be found again, to the bit, by the
-machine and the task that found it. Marked "scratch" is what a generation writes before it reads it: no part of a checkpoint.
+machine and the task that found it. Marked "task" is what begins anew with another task. Marked "scratch" is what a generation
+writes before it reads it: no part of a checkpoint.
 Marked "root" is what rank 0 alone goes on with. Marked "elsewhere" is the room of the learner's replay, with which it is
 stored. Marked "numbers" are rows (observation, action) of transitions, whose numbers in the run the field so named has, -1 for
 none: where a replay holds the transitions, a checkpoint has but the numbers, and of what the replay has lost `<name>.lost`.
@@ -100,11 +101,13 @@ def is_between(state: Any) -> bool:
     return not any(getattr(state, f.name) for f in fields(state) if f.metadata.get("begun"))
 
 
-def compare_no_more(state: Any) -> None:
+def compare_no_more(state: Any, another_task: bool = False) -> None:
     """Let what is compared with what this task and machine give stand for nothing: another task or machine goes on."""
     for f in fields(state):
         if f.metadata.get("compared"):
             setattr(state, f.name, np.full_like(getattr(state, f.name), np.nan))
+        if another_task and f.metadata.get("task"):
+            setattr(state, f.name, f.default)
 
 
 def follow(state: Any, history: Mapping[str, np.ndarray]) -> bool:

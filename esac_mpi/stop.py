@@ -120,6 +120,8 @@ class Stop:
     def _hear(self, number: int, frame: Any) -> None:
         now = self._clock()
         if self._heard and (number == signal.SIGXCPU or now - self._heard[-1] < SAME):  # the kernel repeats XCPU every second
+            if number in (signal.SIGTERM, signal.SIGXCPU):  # whose grace holds, whatever came just before
+                self.give_up_at(now + self.grace, signal.Signals(number).name)
             return
         self._heard.append(now)
         name = signal.Signals(number).name

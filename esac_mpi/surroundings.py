@@ -8,6 +8,7 @@ import gc
 import locale
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -52,6 +53,12 @@ def directory() -> str:
         return ""
 
 
+def go_back(was: str) -> None:
+    """Go to a directory again, unless it had been deleted."""
+    if was:
+        os.chdir(was)
+
+
 def umask() -> int:
     """Return the umask, which can only be asked for by setting it."""
     now = os.umask(0o077)
@@ -74,6 +81,30 @@ def handle(was: dict[int, tuple[Any, bytes]]) -> None:
     for number, (handler, _) in was.items():
         if now[number] != was[number]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def limits() -> dict[str, tuple[int, int]]:
+    """Return the limits of what this process may use."""
+    names = (name for name in dir(resource) if name.startswith("RLIMIT_"))
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def set_limits(was: dict[str, tuple[int, int]]) -> None:
+    """Set the limits again. Raises ValueError for a hard one that was lowered, which only root may raise."""
+    now = limits()
+    for name in was:
+        if now[name] != was[name]:
+            resource.setrlimit(getattr(resource, name), was[name])
+
+
+def hooks() -> tuple[Any, ...]:
+    """Return what Python calls for errors that nobody catches."""
+    return sys.excepthook, sys.unraisablehook, threading.excepthook
+
+
+def set_hooks(was: tuple[Any, ...]) -> None:
+    """Let Python call these again."""
+    sys.excepthook, sys.unraisablehook, threading.excepthook = was
 
 
 def variables() -> dict[str, str]:
@@ -174,8 +205,10 @@ def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
 
 
 LIGHT = {  # takes microseconds
-    "the current directory": Part(directory, os.chdir),
+    "the current directory": Part(directory, go_back),
     "the umask": Part(umask, os.umask),
+    "limits of resources": Part(limits, set_limits),
+    "hooks of Python": Part(hooks, set_hooks),
     "handlers of signals": Part(handlers, handle),
     "blocked signals": Part(lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)),
     "environment variables": Part(variables, set_variables),

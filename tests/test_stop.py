@@ -126,12 +126,17 @@ def test_what_the_batch_system_leaves():
     end = str(int(time.time()) + 1000)
     assert 990 < batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
     for past, left in ((30, -30), (7200, math.inf)):  # its last seconds; another job's
-        found = {"SLURM_JOB_END_TIME": str(int(time.time()) - past)}
-        assert batch_system.seconds_left(found) == pytest.approx(left, abs=2)
+        alone = {"SLURM_JOB_END_TIME": str(int(time.time()) - past)}
+        assert batch_system.seconds_left(alone) == math.inf  # of no job
+        assert batch_system.stale(alone)
+        found = {**alone, "SLURM_JOB_ID": "7"}
+        assert batch_system.seconds_left(found, ask("")) == pytest.approx(left, abs=2)
         assert bool(batch_system.stale(found)) == (left == math.inf)
-        assert batch_system.seconds_left({**found, "SLURM_JOB_ID": "7"}, ask("7 1:00:00")) == pytest.approx(
-            3600 if left == math.inf else left, abs=2
-        )
+        told = batch_system.seconds_left(found, ask("7 1:00:00"))
+        assert told == pytest.approx(3600 if left == math.inf else left, abs=2)
+    both = {"SLURM_JOB_ID": "6", "PBS_JOBID": "7.host"}  # one left over
+    about = "Resource_List.walltime = 12:00:00"
+    assert batch_system.seconds_left(both, ask(about)) == 12 * 3600
     asked.clear()
     later = {"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": str(int(end) + 50)}  # no such job
     assert 990 < batch_system.seconds_left(later) <= 1000
@@ -191,3 +196,15 @@ def test_a_watchdog_without_limits_is_no_thread():
     dog = Watchdog("rank 0", lambda words: None)
     dog.watch()
     assert dog._thread is None
+
+
+@pytest.mark.parametrize("last", [signal.SIGTERM, signal.SIGXCPU])
+def test_the_grace_of_a_batch_systems_signal_holds_also_just_after_another(stop, last):
+    stop.grace = 0.2
+
+    def work():
+        send(signal.SIGHUP)
+        send(last)
+        time.sleep(30)
+
+    assert not stop.carry_out(work)

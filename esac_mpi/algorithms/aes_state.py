@@ -70,7 +70,7 @@ class State:
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
     mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
-    mean_known: int = field(default=0, metadata={"part": ANEW})  # 1 = that is the mean as it stands
+    mean_known: int = field(default=0, metadata={"part": ANEW, "task": True})  # 1 = that is the mean as it stands
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
     trained: int = field(default=1, metadata={"part": ANEW})  # individuals given out for training, from 1 (Eq. 3)
     drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn

@@ -100,7 +100,10 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
 def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
     """Return the lines about the batch system: what it set, and the time it leaves, inf where it does not say [s]."""
     seen = [f"{name}={value}" for name, value in sorted(environ.items()) if SCHEDULER.fullmatch(name)]
-    if seconds_left < math.inf:
+    if seconds_left <= 0:
+        remedy = "unset SLURM_JOB_END_TIME if it is another job's"
+        left = Line("time left", "none: a run would stop at once", remedy, True)
+    elif seconds_left < math.inf:
         left = Line("time left", f"{seconds_left / 3600:.2f} h", "ask for more time" if seconds_left < 600 else "")
     elif seen:
         left = Line("time left", "not known", "give --max-hours, or the batch system kills the run at its limit")

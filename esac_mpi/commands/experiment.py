@@ -10,13 +10,12 @@
 
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
 can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
-lasted so long on so many ranks. All variants of seed 0 come first; --seeds makes those of some seeds alone, so that several
-machines share an experiment: results.py takes several results.csv as one. At its end, and by draw at any time, it writes
-results.csv and the pictures and tables of the experiment into its folder, runs/experiments/ID-BUDGET.
+lasted so long on so many ranks. Seed 0 comes first; --seeds makes those of some seeds alone, so that machines share one:
+results.py takes several results.csv as one. At its end, and by draw at any time, it writes results.csv, pictures and tables
+into runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
-speeds measures what the estimates are made from, random the returns of random actions, the 0 of results.py aggregate (seconds a
-task); both write files beside the experiments. An experiment is a file of configs/experiments/, whose README has the format.
-Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 a run or product failed; 2 wrong usage.
+speeds measures what estimates are made from, random the returns of random actions; both write files beside the experiments.
+An experiment is a file of configs/experiments/ (its README). Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from esac_mpi import kernels, surroundings
-from esac_mpi.stop import EndsRun
+from esac_mpi.stop import EndsRun, GivenUp
 
 Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> observation, reward, terminated
 
@@ -44,8 +44,10 @@ def is_of(value: object, module: str, name: str) -> bool:
     return any((kind.__module__, kind.__name__) == (module, name) for kind in type(value).__mro__)
 
 
-def broken(id: str, what: str, error: Exception) -> TaskError:
+def broken(id: str, what: str, error: BaseException) -> TaskError:
     """Return what to say where a task's own code raised: the error, and in which line."""
+    if isinstance(error.__cause__, StopIteration):  # which Python replaces in a generator
+        error = error.__cause__
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     hint = f"; {RETURNED}" if "to unpack" in said else ""
@@ -150,7 +152,9 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
         raise
     except SystemExit as end:
         raise TaskError(str(LeftPython.by(end, id, "made"))) from end
-    except Exception as error:  # a task is a user's own code
+    except (KeyboardInterrupt, GivenUp):
+        raise
+    except BaseException as error:  # a task is a user's own code
         raise broken(id, "made", error) from error
 
 

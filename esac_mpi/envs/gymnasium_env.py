@@ -145,6 +145,8 @@ class GymnasiumEnv:
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         try:
+            if isinstance(reward, str | bytes):
+                raise TypeError(reward)
             return _flat(observation), float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError) as error:
             raise TaskError(f"{self.id}{_odd(observation, reward, terminated, truncated)}") from error

@@ -16,6 +16,7 @@ import numpy as np
 from esac_mpi import surroundings
 from esac_mpi.envs import Env, LeftPython, TaskError, UnstablePhysics, broken
 from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.stop import GivenUp
 
 STRETCHES = ((0, 40), (1, 20), (0, 40))  # which start states and actions, and how many steps; the last is the first again
 PROBE_STEPS = sum(steps for _, steps in STRETCHES)
@@ -59,7 +60,9 @@ def played(env: Env) -> Probe:
         raise
     except LeftPython as error:
         raise TaskError(str(error)) from error
-    except Exception as error:  # a task is a user's own code
+    except (KeyboardInterrupt, GivenUp):
+        raise
+    except BaseException as error:  # a task is a user's own code
         raise broken(env.id, "played", error) from error
     finally:
         env.not_finite = ""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi import began, job, log
+from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.config.fields import shown
@@ -242,7 +243,8 @@ def was_spoilt(status: Mapping[str, Any]) -> bool:
 
 def so_far(row: Mapping[str, Any], measure: str) -> float | None:
     """Return what a run has come to by a row with an evaluation, None for another row."""
-    returns = [np.asarray(column) for name, column in row.items() if name.startswith(EVALUATION)]
+    policies = candidates(name.removeprefix(EVALUATION) for name in row if name.startswith(EVALUATION))
+    returns = [np.asarray(row[EVALUATION + name]) for name in policies]
     means = [float(column.mean()) for column in returns if np.isfinite(column).all()]
     if not means:
         return None
