@@ -15,7 +15,7 @@ results.py takes several results.csv as one. At its end, and by draw at any time
 into runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
 speeds measures what estimates are made from, random the returns of random actions; both write files beside the experiments.
-An experiment is a file of configs/experiments/ (its README). Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
+A file of configs/experiments/ is one. Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
 """
 
 import argparse
