@@ -1,6 +1,7 @@
 """tools/export.py: every form of a policy acts as the policy does, and the check finds where one does not."""
 
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,9 @@ def test_the_check_finds_a_difference_of_outputs_that_are_all_small(tmp_path):
 
 def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
     path = save(tmp_path / "p.h5")
+    for name in ("onnx", "onnx.reference"):  # stand-ins, which are there until they are said to be missing
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules["onnx.reference"].ReferenceEvaluator = None
     missing = [("torchscript", "torch"), ("sb3", "stable_baselines3"), ("onnx", "onnxscript"), ("onnx", "onnx.reference")]
     for form, module in missing:  # torch is missing all the while: onnx is asked for before it
         monkeypatch.setitem(sys.modules, module, None)  # which the import statement takes for missing
