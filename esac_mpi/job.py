@@ -19,7 +19,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.counters import Best, Counters
-from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
+from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS, sees
 from esac_mpi.invocation import called
 from esac_mpi.policy import Policy
 
@@ -73,6 +73,7 @@ class Job:
     run: "Run | None" = None
     display: log.Display | None = None
     unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
+    trained: float = 0.0  # by rank 0's clock, over all starts, if the budget has such a limit [s]
     limit: str = ""  # what sets the deadline, in a few words
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
@@ -111,13 +112,23 @@ def at_end(job: Job) -> bool:
 
 def progress(job: Job) -> float:
     """Return how much of the budget is spent; 1 or more is the end."""
-    return spent(job.config, job.state.generation, job.state.counters)
+    return spent(job.config, job.state.generation, job.state.counters, job.trained)
 
 
-def spent(config: Config, generation: int, counters: Counters) -> float:
-    """Return how much of the budget this is; 1 or more is the end."""
-    parts = generation, counters.env_steps, counters.nominal_steps
-    return max(done / limit for done, limit in zip(parts, config.budget.limits, strict=True))
+def spent(config: Config, generation: int, counters: Counters, seconds: float = 0.0) -> float:
+    """Return how much of the budget this is; 1 or more is the end. seconds: for which the run has trained."""
+    parts = generation, counters.env_steps, counters.nominal_steps, seconds
+    return max(done / limit for done, limit in zip(parts, (*config.budget.limits, config.budget.seconds), strict=True))
+
+
+def check_directory_is_shared(job: Job) -> None:
+    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
+    world = job.world
+    path, content = world.from_root((job.run.path, job.run.token) if job.run else None)
+    seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
+    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
+    if blind and world.rank == 0:
+        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
 
 
 def save_policy(job: Job, best: Best) -> None:

@@ -137,6 +137,8 @@ def go_on(job: Job) -> None:
             tried = checkpoint_if_due(job, tried)
             told = told or tell_pace(job)
             recording = world.clock() - now
+        if job.config.budget.minutes:
+            job.trained = world.from_root(before + world.clock() - start)
         over = heard(job)
         job.seconds.append(world.clock() - began)
         keep_time(job)

@@ -9,11 +9,11 @@ from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenanc
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
-from esac_mpi.config import Config, slots
+from esac_mpi.config import Config, ConfigError, slots, updated
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
-from esac_mpi.directory import sees
 from esac_mpi.envs import probe
+from esac_mpi.forecast import automatic
 from esac_mpi.forecast.learners import threads_that_gain
 from esac_mpi.forecast.schedule import told_at_start
 from esac_mpi.job import (
@@ -25,6 +25,7 @@ from esac_mpi.job import (
     WRONG_USAGE,
     Ended,
     Job,
+    check_directory_is_shared,
     fail,
     learner_arrays,
     main_policy,
@@ -48,11 +49,19 @@ if TYPE_CHECKING:
     from esac_mpi.warm_start import Source
 
 
+NO_LEARNER = learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge
+
+
 def set_up(config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]) -> Job:
     """Make task, state and learner, then the run directory; restore what it holds; `made` gets the tasks. Raises Ended."""
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
     made.append(env)
+    no_learner: dict[type[Exception], int] = dict.fromkeys(NO_LEARNER, WRONG_USAGE)
+    unsettled = {**task_errors, **no_learner, **exit_codes(world), MemoryError: WRONG_USAGE, ConfigError: WRONG_USAGE}
+    settled = together(world, lambda: automatic.found(config, env, world, run_directory(config), fresh), unsettled)
+    values, told = world.from_root(settled)
+    config = updated(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
@@ -63,10 +72,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     operators = together(world, lambda: make_operators(config, layout), {})
     params = Params(config, layout, env.horizon, noise, operators, apart)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
-    refused = (learners.NoDevice, learners.NotInstalled, capacity.ReplayTooLarge)
-    learner_errors: dict[type[Exception], int] = dict.fromkeys(refused, WRONG_USAGE)
     job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), None)
-    job.learner = together(world, lambda: make_learner(params, env, initial, world), learner_errors)
+    job.learner = together(world, lambda: make_learner(params, env, initial, world), no_learner)
 
     device = "none" if job.learner is None else job.learner.device_name
     threads = config.learner.threads if declares.learning else 0
@@ -89,7 +96,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
             job.run.close()
         raise
     if job.run:
-        announce(job, origin)
+        announce(job, origin, told)
         take_up(job, job.run)
     return job
 
@@ -99,6 +106,7 @@ def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     world = job.world
     together(world, lambda: restore(job, origin, source), exit_codes(world))
     state.share(job.state, world)
+    job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
     check_directory_is_shared(job)
@@ -120,16 +128,6 @@ def at_once(config: Config, run: "Run", done: float) -> tuple[int, str] | None:
             f"printed, and at {where / 'log.txt'}; the same command starts it again"
         )
     return None
-
-
-def check_directory_is_shared(job: Job) -> None:
-    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
-    world = job.world
-    path, content = world.from_root((job.run.path, job.run.token) if job.run else None)
-    seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
-    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
-    if blind and world.rank == 0:
-        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
 
 
 def make_state(params: Params, world: Memory) -> Any:
@@ -312,8 +310,8 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 
-def announce(job: Job, origin: dict[str, Any]) -> None:
-    """Say what runs, where, and from which generation. Rank 0 only."""
+def announce(job: Job, origin: dict[str, Any], settled: str = "") -> None:
+    """Say what runs, where, and from which generation; settled: and what was "auto". Rank 0 only."""
     assert job.run is not None
     config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
@@ -324,6 +322,8 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     found, better = spread(job.params, job.world.size)
     if better:
         log.say(f"  {found}; {better}")
+    if settled:
+        log.say(f"  {settled}")
     if job.run.start:
         from esac_mpi import warm_start
 

@@ -20,7 +20,7 @@ TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 def test_no_argument_is_the_papers_main_job():
     c, fresh = load([])
     assert (c.algorithm, c.task.id, c.policy.hidden, c.esac.population_size, c.esac.sigma, c.esac.lr_es) == (
-        "esac", "HalfCheetah-v5", (512, 512), 50, 0.005, 0.005,
+        "esac", "HalfCheetah-v5", (512, 512), "auto", 0.005, 0.005,
     )  # fmt: skip
     assert (c.esac.winner_fraction, c.sac.gamma, c.sac.lr_sac, c.sac.temperature, c.budget.nominal_steps) == (
         0.4,
@@ -51,9 +51,10 @@ def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
 
 
 def test_slots_of_the_papers_population():
-    esac = Config().esac
+    papers = load(["--esac.reading", "mended"])[0]
+    esac = papers.esac
     assert (config.slots(esac), config.members(esac), config.winners(esac), config.child_slots(esac)) == (25, 50, 20, 10)
-    onesided = updated(Config(), {"esac.sampling": "onesided"}).esac
+    onesided = updated(papers, {"esac.sampling": "onesided"}).esac
     assert (config.slots(onesided), config.members(onesided), config.child_slots(onesided)) == (50, 50, 20)
     repo = load(["--esac.reading", "repo"])[0].esac
     assert (config.slots(repo), config.members(repo), config.winners(repo), config.child_slots(repo)) == (10, 20, 4, 0)
@@ -88,7 +89,8 @@ def test_the_halves_follow_another_reading_beside_a_whole_file(reading):
     assert config.changed(straight, {"esac.reading": "recommended"}, "") == was
     told = []
     found = config.joined(dict(config.flatten(straight)), {"esac.reading": "mended"}, "", "", told.append, told.append)
-    assert (found.es, told) == (was.es, [])
+    assert found.es == updated(was, {"es.population_size": 50}).es
+    assert told == ["es, which is half of ESAC, takes from [esac]: population_size = 50"]
 
 
 def test_a_reading_that_a_config_only_has_the_name_of_is_refused():
@@ -167,7 +169,7 @@ def test_esac_is_by_default_what_came_out_best_and_the_other_readings_wait_and_p
     assert found == {"recommended": ours, "mended": theirs, "paper": theirs, "repo": theirs}
     assert load([])[0] == load(["--esac.reading", "recommended"])[0]
     mended = config.differences(load([])[0], load(["--esac.reading", "mended"])[0])
-    assert mended.keys() <= {"esac.reading", *(f"esac.{name}" for name in names)}
+    assert mended.keys() <= {"esac.reading", *(f"esac.{name}" for name in (*names, "population_size", "workers", "update_cost"))}
 
 
 def test_erl_alone_explores_beyond_the_bounds_and_spares_no_elite_as_its_public_code_does():
@@ -248,16 +250,19 @@ def test_only_fields_that_decide_results_count_as_differences():
     assert config.differences(Config(), new) == {"esac.sigma": (0.005, 0.1)}
 
 
+HARD = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false"]
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["--esac.popsize", "3"], "unknown key 'esac.popsize'; did you mean 'esac.population_size'"),
         (["--esac.population_size", "7"], "must be even"),
         (["--esac.winner_fraction", "1.5"], "at most 1"),
-        (["--esac.winner_fraction", "1.0"], "25 crossover children + 1 SAC copies > 25 slots"),
-        (["--esac.sac_copies", "16"], "10 crossover children + 16 SAC copies > 25 slots"),
+        (["--esac.winner_fraction", "1.0"], "500 crossover children + 1 SAC copies > 500 slots"),
+        (["--esac.population_size", "50", "--esac.sac_copies", "16"], "10 crossover children + 16 SAC copies > 25 slots"),
         (
-            ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--esac.sac_copies", "15"],
+            [*HARD, "--esac.population_size", "50", "--esac.sac_copies", "15"],
             "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed",
         ),
         (

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import MENDED
 from esac_by_hand import LAYOUT, SETTINGS, Fragile, Track, advance, epsilon, make
 
 from esac_mpi import config, evolution, noise
@@ -223,7 +222,8 @@ def test_start_states_and_learning_differ_by_seed(world):
 def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     off = {"esac__sac_copies": 0, "esac__crossover": "off", "esac__winner_pull": 0.0, "esac__p_sac_initial": 0.0}
     params, state, env = make(world, **off, esac__p_sac_final=0.0)
-    table = {name.replace("esac", "es"): value for name, value in SETTINGS.items() if name not in MENDED}
+    shared = {"esac.population_size", "esac.sigma", "esac.lr_es", "policy.hidden"}
+    table = {name.replace("esac", "es"): value for name, value in SETTINGS.items() if name in shared}
     plain = Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))
     alone = es.init(plain, world)
     for _ in range(3):

@@ -146,11 +146,17 @@ def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_th
     world.end_background()
 
 
+MEANS = {"esac.adoption": "means"}
+
+
 @pytest.mark.parametrize(
     ("settings", "remedy"),
     [
         ({"esac.adoption": "means", "esac.sac_copies": 0}, "no slot is a SAC copy; esac.sac_copies = 1 or more"),
-        ({"esac.adoption": "means", "esac.winner_fraction": 0.96}, "no slot has theta_es as its parent, to be compared"),
+        (
+            {**MEANS, "esac.winner_fraction": 0.96, "esac.population_size": 50},
+            "no slot has theta_es as its parent, to be compared",
+        ),
         ({"esac.adoption": "tested", "esac.sac_phases": False}, "esac.sac_phases = false; esac.adoption = off"),
     ],
 )

@@ -189,7 +189,7 @@ def test_what_a_run_costs_that_its_clock_on_8_ranks_ends(tmp_path):
     timed = {"esac.phase_timing": "virtual", "esac.workers": 1, "esac.update_cost": 4.0}
     virtual = replace(a_run(tmp_path, updated(config, timed)), clock=clock)
     assert estimates.cost(virtual, SPEEDS).alone == pytest.approx(90 * 340.2 / 220)
-    es = configured(algorithm="es", task__id="T-v0", policy__hidden=(32, 32))
+    es = configured(algorithm="es", task__id="T-v0", es__population_size=50, policy__hidden=(32, 32))
     assert estimates.cost(replace(a_run(tmp_path, es), clock=clock), SPEEDS).alone == pytest.approx(720)
 
 

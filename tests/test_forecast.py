@@ -166,8 +166,9 @@ def test_learners_alone_and_distributions_by_hand(changes, seconds):
 
 
 def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
-    assert [schedule.told_at_start(Config(), ranks) for ranks in (1, 8)] == ["", ""]  # on one nothing is beside
-    told = schedule.told_at_start(Config(), 3)
+    seven = config.updated(Config(), {"esac.workers": 7})
+    assert [schedule.told_at_start(seven, ranks) for ranks in (1, 8)] == ["", ""]  # on one nothing is beside
+    told = schedule.told_at_start(seven, 3)
     assert told.startswith("phases are timed for 7 rank(s) beside the learner's, here are 2; ")
     again, fresh = config.load(told[told.index("--") :].split())
     assert fresh
@@ -196,8 +197,9 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
 def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)  # as on the cores of 2025
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates of 30 each: five generations
-    assert taken(Config(), 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)  # all else is beside it
-    remedy = cost.line(Config(), measured, 64, 64, np.inf).remedy
+    timed = config.updated(Config(), {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0})
+    assert taken(timed, 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)  # all else is beside it
+    remedy = cost.line(timed, measured, 64, 64, np.inf).remedy
     assert remedy.startswith(
         "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 worker(s) and updates of 30"
     )

@@ -16,7 +16,7 @@ from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.comm import World
 from esac_mpi.config import ES, Config
-from esac_mpi.forecast import advice, genetic, operators, work
+from esac_mpi.forecast import advice, genetic, operators, phases, work
 from esac_mpi.selection import Kind
 
 ERL = {"erl.population_size": 4, "erl.mutation_probability": 1.0}
@@ -124,8 +124,9 @@ def test_true_costs_of_aes_rl_are_named_where_they_help():
 @pytest.fixture
 def world(monkeypatch):
     monkeypatch.setattr(operators, "MEASURING", 0.01)
-    for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02, "UPDATES": 20}.items():
+    for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02}.items():
         monkeypatch.setattr(cost, name, seconds)
+    monkeypatch.setattr(phases, "UPDATES", 20)
     alone = World(MPI.COMM_SELF)
     yield alone
     alone.free()

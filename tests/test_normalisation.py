@@ -205,7 +205,7 @@ def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_sta
 
 @pytest.mark.parametrize("name", ["ddpg", "esac", "ppo", "sac", "td3"])  # es had them in every version
 def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
-    config = updated(Config(), {"algorithm": name, "policy.hidden": (4,)})
+    config = updated(Config(), {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50})
     layout, algorithm = Layout((3, 4, 2)), ALGORITHMS[name]
     declared = algorithm.DECLARES.evolution
     params = Params(config, layout, 10, make_epsilon(declared and declared(config), 0, layout, world))

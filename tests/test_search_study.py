@@ -215,7 +215,7 @@ def test_trials_are_not_shown_as_those_of_a_file_that_was_changed_since(tmp_path
 
 
 def test_a_field_that_other_choices_let_be_unread_is_left_out_of_the_trial(tmp_path):
-    settings = SETTINGS.replace('algorithm = "es"', "") + "cem.population_size = 8"
+    settings = SETTINGS.replace('algorithm = "es"', "") + "cem.population_size = 8\nes.population_size = 8"
     study = made(
         tmp_path, "trials = 6", settings, 'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]', "[sampler]\nkind = 'random'"
     )

@@ -89,7 +89,7 @@ def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is
 
 def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monkeypatch):
     search = "es.lr_es = [1e30, 1e35]"
-    settings = SETTINGS + 'es.optimiser = "sgd"\nes.weight_decay = 1e10\n'
+    settings = SETTINGS + 'es.optimiser = "sgd"\nes.weight_decay = 1e10\nes.population_size = 8\n'
     study, worlds, left = made(tmp_path, "trials = 3", settings=settings, search=search), [], []
 
     class World(comm.World):

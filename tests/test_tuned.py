@@ -30,6 +30,8 @@ def test_settings_are_those_of_the_measurement_but_for_what_ends_a_run(tmp_path)
         assert not {*READINGS["paper"], *READINGS["repo"]} & {*read_toml(FOLDER / f"{name}.toml")} - {
             "policy.hidden",
             "esac.population_size",
+            "esac.workers",
+            "esac.update_cost",
         }
 
 

@@ -103,12 +103,18 @@ def time_percent(run: RunFiles) -> dict[str, float]:
     return {part: round(100 * seconds / wall, 1) for part, seconds in found.items()}
 
 
-def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, int]]:
+def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
     """Return what the budget limits: by name the count so far [generations] and its limit."""
     limits = run.config.budget
     names = {"generation": limits.generations, "nominal_steps": limits.nominal_steps}
-    found = {n: (run.columns[f"metrics/{n}"], limit) for n, limit in names.items() if limit and f"metrics/{n}" in run.columns}
-    return {**found, "env_steps": (counted_steps(run), limits.env_steps)} if limits.env_steps else found
+    found: dict[str, tuple[np.ndarray, float]] = {
+        n: (run.columns[f"metrics/{n}"], limit) for n, limit in names.items() if limit and f"metrics/{n}" in run.columns
+    }
+    if limits.env_steps:
+        found["env_steps"] = counted_steps(run), limits.env_steps
+    if limits.minutes and "timing/wall_seconds" in run.columns:
+        found["minutes"] = run.columns["timing/wall_seconds"] / 60, limits.minutes
+    return found
 
 
 def progress(run: RunFiles) -> float:

@@ -15,9 +15,8 @@ from esac_mpi.check.report import Line
 from esac_mpi.clock.pieces import Pieces
 from esac_mpi.comm import World
 from esac_mpi.contracts import Memory
-from esac_mpi.forecast import advice, operators, outlook, work
+from esac_mpi.forecast import advice, operators, outlook, phases, work
 from esac_mpi.forecast.learners import threads_that_gain
-from esac_mpi.learning import Flight, Steps
 from esac_mpi.log import duration
 from esac_mpi.noise import Purpose, blocks, integer, pieces
 from esac_mpi.params import Params, make_actor, make_layout, make_policy
@@ -26,9 +25,7 @@ from esac_mpi.rollout import explore, play
 PLAYING, EPISODES = 1.0, 3  # whole episodes are played for at least this time [s] and as many at least, on each rank
 LONG = 10.0  # no further one is begun after this time [s]
 UPDATING = 2.0  # updates of the learner are made for this time [s]
-STORED = 10_000  # random transitions that it learns from
 WHOLE = 0.98  # share of the horizon from which on episodes count as lasting to it
-UPDATES = 50  # of a measured phase, at least
 
 
 def look(
@@ -158,57 +155,21 @@ def learner_seconds(params: Params, env: envs.Env, spare: int) -> tuple[float, f
 
     spare: threads that it could have. At last: whether it is on a CPU. Zeros without a learner.
     """
-    chosen, learning = params.config, ALGORITHMS[params.config.algorithm].DECLARES.learning
-    if learning is None or not getattr(chosen.own, "sac_phases", True):
+    chosen, ready = params.config, phases.prepared(params, env)
+    if ready is None:
         return 0.0, 0.0, {}, True
-    if getattr(chosen.own, "episodes_on", "root") == "ranks":  # whose updates follow one another, after all episodes
-        chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
-    theta = params.layout.initial(chosen.seed, 0)
-    learners.clear()  # other lines had one: a device may have room for one
-    made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
-    cpu, phase = str(made.device) == "cpu", phase_of(chosen, made, env)
-    playing, updating = phases(made, phase, UPDATING)
+    made, phase = ready
+    cpu = str(made.device) == "cpu"
+    playing, updating = phases.timed(made, phase, UPDATING)
     if not cpu or spare <= chosen.learner.threads:
         return playing, updating, {}, cpu
     import torch
 
     torch.set_num_threads(spare)
     try:
-        return playing, updating, {spare: phases(made, phase, UPDATING / 2)[1]}, cpu
+        return playing, updating, {spare: phases.timed(made, phase, UPDATING / 2)[1]}, cpu
     finally:
         torch.set_num_threads(chosen.learner.threads)
-
-
-def phase_of(chosen: config.Config, made: Any, env: envs.Env) -> Callable[[int], Steps]:
-    """Return what makes the k-th phase to be measured, of UPDATES updates where the learner can be asked for as many."""
-    if getattr(made, "replay", None) is None:
-        return lambda k: made.begin(env, k, 0, made.options.steps_per_generation, True)
-    rows = np.random.default_rng(0).uniform(-1, 1, (STORED, made.replay.width)).astype(np.float32)
-    made.replay.add_rows(rows)
-    made.env_steps = made.options.start_steps
-    if hasattr(made, "teach"):
-        return lambda k: made.teach([made.theta], UPDATES, k)
-    steps = math.ceil(UPDATES / max(made.options.updates_per_step, 0.01))
-    if isinstance(chosen.own, config.ERL):
-        return lambda k: made.take([(np.resize(rows, (steps, rows.shape[1])), 0.0, steps)], k)
-    return lambda k: made.begin(env, k, 0, steps, True)
-
-
-def phases(learner: Any, made: Callable[[int], Steps], seconds: float) -> tuple[float, float]:
-    """Let a learner make phases until its updates took so long; return the time of a step of its own and of an update [s].
-
-    The first phase is not counted: memory is taken and kernels are chosen in it.
-    """
-    playing = updating = 0.0
-    played = updates = k = 0
-    began = time.perf_counter()
-    while not k or (updating < seconds and (k < 2 or time.perf_counter() < began + LONG)):
-        flight = Flight(made(k), k, time.perf_counter, learner.NAME)
-        phase, k = flight.finish(), k + 1
-        if k > 1:
-            playing, updating = playing + flight.seconds - flight.updating, updating + flight.updating
-            played, updates = played + phase.env_steps, updates + phase.gradient_updates
-    return playing / max(played, 1), updating / max(updates, 1)
 
 
 def timed(action: Callable[[], Any], repeats: int) -> float:

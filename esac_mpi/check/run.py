@@ -43,13 +43,14 @@ def foreseen(
         return [new, *begun_from(config, env, origin(env, ranks), world)], config.budget
     generation, counters = run.restored.generation, Counters()
     state.load(counters, run.restored.state, "counters.")
-    if end := set_up.at_once(config, run, spent(config, generation, counters)):
+    if end := set_up.at_once(config, run, spent(config, generation, counters, run.restored.wall_seconds)):
         code, message = end
         return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)], None
     if told := half_way(config, env, world, run.restored):
         return [Line("run", f"refused at generation {generation}", told, True)], None
     changed = f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew" if run.task_changed else ""
-    left = config.budget.left(generation, counters.env_steps, counters.nominal_steps)
+    done = counters.env_steps, counters.nominal_steps, run.restored.wall_seconds
+    left = config.budget.left(generation, *done)
     return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)], left
 
 

@@ -7,6 +7,7 @@ off_policy, ppo); whole.py makes them one Config. What others use of all this is
 """
 
 from esac_mpi.config.asynchronous import AESRL
+from esac_mpi.config.automatic import automatic, in_numbers, on_ranks
 from esac_mpi.config.command_line import as_words, load
 from esac_mpi.config.continuing import FREE, WARN, differences
 from esac_mpi.config.distribution import CEM, CEMRL, individuals
@@ -27,9 +28,10 @@ from esac_mpi.config.sources import idle, resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 
 __all__ = [
-    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES", "PPO",
-    "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
-    "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "changed", "check", "child_slots", "differences",
-    "exact", "flatten", "from_table", "hint", "idle", "individuals", "joined", "load", "marks", "members", "plain", "read_file",
-    "read_toml", "resolved", "settings", "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
+    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES",
+    "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display",
+    "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "automatic", "changed", "check",
+    "child_slots", "differences", "exact", "flatten", "from_table", "hint", "idle", "in_numbers", "individuals", "joined",
+    "load", "marks", "members", "on_ranks", "plain", "read_file", "read_toml", "resolved", "settings", "slots",
+    "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

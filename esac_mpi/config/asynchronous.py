@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    AtMost,
+    AutoFloat,
+    AutoInt,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
@@ -21,14 +30,16 @@ class AESRL(Table):
 
     READS = Reads(("learner",), without=("policy.output",))
 
-    workers: PositiveInt = 5
+    workers: AutoInt = 5
     """Virtual workers, each with one individual at a time [workers]; the critic's is one more. P, C: 5. Results depend on it, and
-    not on the ranks: one rank more than this has all of them at work, on equal cores."""
-    update_cost: NonNegativeFloat = 100.0
+    not on the ranks: one rank more than this has all of them at work, on equal cores. auto: the ranks of the run's first start
+    but one, at least 1; it is kept with the run."""
+    update_cost: AutoFloat = 100.0
     """What an update of an individual lasts on the clock by which results are told [environment steps]. Ours, measured on
-    HalfCheetah, with 400 and 300 units; the nearer to the truth, the less is waited for."""
-    critic_cost: NonNegativeFloat = 1.8
-    """What an update of the critics lasts there [updates of an individual]. Ours, measured as that."""
+    HalfCheetah, with 400 and 300 units; the nearer to the truth, the less is waited for. auto: measured at the run's first start,
+    to two digits; it is kept with the run."""
+    critic_cost: AutoFloat = 1.8
+    """What an update of the critics lasts there [updates of an individual]. Ours, measured as that. auto: as `update_cost`."""
     order: Literal["virtual", "arrival"] = "virtual"
     """In which order results are told. virtual: by the clock of `workers` and `update_cost`, the same on any ranks. arrival: as
     they come in, so that nobody waits (P, C); the order is in metrics.h5, where `replay` finds it."""
@@ -37,7 +48,7 @@ class AESRL(Table):
     order. Settings as there; no larger budget."""
     arrivals_per_generation: PositiveInt = 10
     """Individuals of a row of metrics [individuals]. Ours: as many as CEM-RL's generation; where it is not set, `workers` if
-    these are more."""
+    these are more. With workers = auto a smaller number is raised to them."""
     mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = "relative"
     """How far the mean moves to an individual: all the way to a better one, (1+1)-ES (P: Eq. 5); by the difference of returns
     over a fixed range, linear or sigmoid (Eqs. 6 to 8); by an absolute or a relative baseline (Eqs. 9, 10). rank_oldest: mean

@@ -11,7 +11,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 DEEPEST = 20  # lists and tables in each other
 PLAIN = "a table of texts, numbers, true and false, and lists and tables of these, all with names"
@@ -119,8 +119,21 @@ class Matches(Bound):
         return "" if re.fullmatch(self.pattern, value) else f"expected {self.form}"
 
 
+@dataclass(frozen=True)
+class OrAuto:
+    """A mark: the field may be AUTO, until the first start of a run resolves it (automatic.py)."""
+
+
+AUTO: Any = "auto"
+
 PositiveInt = Annotated[int, Positive(), Int64()]
 NonNegativeInt = Annotated[int, NonNegative(), Int64()]
 PositiveFloat = Annotated[float, Positive()]
 NonNegativeFloat = Annotated[float, NonNegative()]
 Fraction = Annotated[float, NonNegative(), AtMost(1)]
+if TYPE_CHECKING:  # whatever runs has the numbers
+    AutoInt = PositiveInt
+    AutoFloat = NonNegativeFloat
+else:
+    AutoInt = Annotated[int | Literal["auto"], OrAuto(), Positive(), Int64()]
+    AutoFloat = Annotated[float | Literal["auto"], OrAuto(), NonNegative()]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import AutoInt, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
@@ -17,8 +17,9 @@ class CEM(Table):
 
     READS = Reads(without=("policy.output",))
 
-    population_size: PositiveInt = 10
-    """Individuals drawn in a generation [individuals]. P, C."""
+    population_size: AutoInt = 10
+    """Individuals drawn in a generation [individuals]. P, C. auto: the least multiple of twice the ranks of the run's first start
+    but one that is at least 28; it is kept with the run."""
     elite_fraction: Fraction = 0.5
     """Share of them, rounded, that the next distribution is made of, K_e; at least one is. P, C: half."""
     elite_weights: Literal["log", "equal"] = "log"

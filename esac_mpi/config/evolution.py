@@ -4,7 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    AUTO,
+    AtMost,
+    AutoFloat,
+    AutoInt,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    OffOr,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.exact import exact
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
 
@@ -16,8 +27,9 @@ OF_PHASES = ("lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per
 class Evolution(Table):
     """What every evolution strategy here shares."""
 
-    population_size: PositiveInt = 50
-    """Offspring per generation, n [members]. P: D.1; C: 10."""
+    population_size: AutoInt = AUTO
+    """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es: of the ranks of its first
+    start but one) that is at least 28. P: D.1, 50; C: 10."""
     sigma: PositiveFloat = 0.005
     """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1 (0.01 on dm_control)."""
     lr_es: PositiveFloat = 0.005
@@ -163,11 +175,12 @@ class ESAC(Evolution):
     follow one another, without a break where p_sac is 1 (p_sac_annealed = false), beside the evaluation; one enters after as many
     generations as it lasts on a clock of environment steps, on which `workers` ranks evaluate at once and an update costs
     `update_cost` steps. Ours."""
-    workers: Annotated[PositiveInt, OnlyWith(sac_phases=True, phase_timing="virtual")] = 7
+    workers: Annotated[AutoInt, OnlyWith(sac_phases=True, phase_timing="virtual")] = AUTO
     """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. On fewer or more the bits are equal, and one
-    side waits for the other."""
-    update_cost: Annotated[NonNegativeFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = 30.0
-    """How long a gradient update takes, for phase_timing = virtual [environment steps]."""
+    side waits for the other. auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
+    update_cost: Annotated[AutoFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = AUTO
+    """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto: measured at the run's first start,
+    to two digits; it is kept with the run."""
     replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
     begins in; those of them whose return is better than the mean of the learner's own whole episodes in the last phase with

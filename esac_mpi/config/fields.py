@@ -7,6 +7,7 @@ from functools import cache
 from types import GenericAlias
 from typing import Any, get_args, get_type_hints
 
+from esac_mpi.config.bounds import OrAuto
 from esac_mpi.config.whole import Config
 
 
@@ -51,8 +52,14 @@ def shown(value: Any) -> str:
 
 @cache
 def hint(name: str) -> Any:
-    """Return the type of a field, without what else its annotation says."""
-    return get_type_hints(_owner(name))[name.rpartition(".")[2]]
+    """Return the type of a field, without what else its annotation says; of one that may be "auto", of its number."""
+    found = get_type_hints(_owner(name))[name.rpartition(".")[2]]
+    return get_args(found)[0] if takes_auto(name) else found
+
+
+def takes_auto(name: str) -> bool:
+    """Tell whether a field may be "auto" until a run begins."""
+    return name in NAMES and any(isinstance(mark, OrAuto) for mark in marks(name))
 
 
 @cache

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from esac_mpi.config.bounds import PLAIN, Plain
+from esac_mpi.config.bounds import AUTO, PLAIN, Plain
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import DEFAULTS, NAMES, hint
+from esac_mpi.config.fields import DEFAULTS, NAMES, hint, takes_auto
 from esac_mpi.config.former import current
 from esac_mpi.config.instead import no_file, other_use
 from esac_mpi.config.kwargs import gathered
@@ -93,6 +93,8 @@ def to_toml(config: Config, names: Collection[str] = NAMES) -> str:
 
 def _coerce(name: str, value: Any, source: str) -> Any:
     kind = hint(name)
+    if value == AUTO and takes_auto(name):
+        return value
     if get_origin(kind) is Literal:
         if value in get_args(kind):
             return value
@@ -112,6 +114,7 @@ def _coerce(name: str, value: Any, source: str) -> Any:
             return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses
         wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[kind]
         wanted += _whose_id(value) if name == "task.id" else ""
+        wanted += ' or "auto"' if takes_auto(name) else ""
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.readings import PRINTED
+from esac_mpi.config.readings import PRINTED, SIZES
 
 FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac.replayed"}  # and what took its place
 AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
@@ -30,6 +30,6 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for (table, fields), before in BEFORE.items():
         if sum(name.startswith(f"{table}.") for name in found) >= fields:
             found = before | found
-    if "esac.adoption_wins" not in found and sum(name.startswith("esac.") for name in found) >= WHOLE:
-        found = PRINTED | found  # what were the defaults
+    if sum(name.startswith("esac.") for name in found) >= WHOLE:
+        found = SIZES | (PRINTED if "esac.adoption_wins" not in found else {}) | found  # what were the defaults
     return found

@@ -8,11 +8,17 @@ crashes.
 from typing import Any
 
 from esac_mpi.config.asynchronous import AESRL
+from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.evolution import ESAC
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads
 from esac_mpi.config.whole import Config
 
+SIZES: dict[str, Any] = {  # of the paper's population; and what phases on a virtual clock were timed for before "auto"
+    "esac.population_size": 50,  # D.1
+    "esac.workers": 7,
+    "esac.update_cost": 30.0,
+}
 PRINTED: dict[str, Any] = {  # what passes from half to half, and when, but for the paper's own operators
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
@@ -22,8 +28,9 @@ PRINTED: dict[str, Any] = {  # what passes from half to half, and when, but for 
 }
 READINGS: dict[str, dict[str, Any]] = {
     "recommended": {},
-    "mended": PRINTED,
+    "mended": {**SIZES, **PRINTED},
     "paper": {
+        **SIZES,
         **PRINTED,
         "esac.sampling": "onesided",  # line 6
         "esac.winner_pull": 0.0,  # lines 11 and 27 have none
@@ -33,6 +40,7 @@ READINGS: dict[str, dict[str, Any]] = {
         "sac.value_network": True,  # line 19
     },
     "repo": {
+        **SIZES,
         **PRINTED,
         "esac.sampling": "repo",  # n pairs
         "esac.population_size": 10,
@@ -76,7 +84,9 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
         reading = given.get("erl.reading", ERL.reading)
         return form | ERL_ACTOR | ERL_READINGS[reading] | (ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {})
     if algorithm == "aes_rl":
-        return CEM_ACTOR | {ARRIVALS: max(AESRL.arrivals_per_generation, given.get("aes_rl.workers", AESRL.workers))}
+        workers = given.get("aes_rl.workers", AESRL.workers)
+        least = AESRL.arrivals_per_generation
+        return CEM_ACTOR | {ARRIVALS: least if workers == AUTO else max(least, workers)}
     if algorithm in ("cem", "cem_rl"):
         return CEM_ACTOR
     return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}

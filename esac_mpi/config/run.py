@@ -37,21 +37,29 @@ class Budget(Table):
     """True environment steps of all kinds together: population, learner, episodes played again, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
     """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
+    minutes: NonNegativeFloat = 0.0
+    """Time that the run has trained, over all its starts, without their set-up [min]; it ends with the generation in which this
+    is over, complete. How many generations that are depends on the machine; their bits do not. Not max_hours: a job's time."""
 
     @property
     def limits(self) -> tuple[float, float, float]:
         """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
         return self.generations or math.inf, self.env_steps or math.inf, self.nominal_steps or math.inf
 
-    def left(self, generations: int, env_steps: int, nominal_steps: int) -> "Budget":
+    @property
+    def seconds(self) -> float:
+        """Time of training that ends the run [s]; inf where there is no limit."""
+        return 60 * self.minutes or math.inf
+
+    def left(self, generations: int, env_steps: int, nominal_steps: int, seconds: float = 0.0) -> "Budget":
         """What is left of each limit after so much, 1 at least."""
-        done = {"generations": generations, "env_steps": env_steps, "nominal_steps": nominal_steps}
+        done = {"generations": generations, "env_steps": env_steps, "nominal_steps": nominal_steps, "minutes": seconds / 60}
         return Budget(**{name: limit and max(limit - done[name], 1) for name, limit in asdict(self).items()})
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
         if not any(asdict(self).values()):
-            yield f"{table}: no limit is set; the run would never end. Set {table}.generations, env_steps or nominal_steps"
+            yield f"{table}: no limit is set; the run would never end. Set {table}.generations, env_steps or minutes, say"
 
 
 @dataclass(frozen=True)

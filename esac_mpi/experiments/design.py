@@ -20,7 +20,7 @@ from typing import Any
 
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, ConfigError, as_words, check, from_table, read_toml
+from esac_mpi.config import Config, ConfigError, as_words, automatic, check, from_table, read_toml
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
@@ -254,4 +254,14 @@ def configured(path: str, settings: Settings, what: str) -> Config:
         check(config)
     except ConfigError as error:
         raise Unusable(f"{what}: {error}") from error
+    refuse_automatic(config, what)
+    if config.budget.minutes:
+        raise Unusable(f"{what}: budget.minutes = {config.budget.minutes:g}: an experiment's time is seconds = N of its budget")
     return config
+
+
+def refuse_automatic(config: Config, what: str) -> None:
+    """Raise Unusable where a number would be chosen at a run's first start: runs that are compared have the same."""
+    if names := automatic(config):
+        told = " and ".join(f'{name} = "auto"' for name in names)
+        raise Unusable(f"{what}: {told} would be chosen at each run's first start; name the number, lest the machine decide")

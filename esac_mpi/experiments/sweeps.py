@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ALGORITHMS, ConfigError, load, read_toml
+from esac_mpi.config import ALGORITHMS, ConfigError, automatic, load, read_toml
 from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
 from esac_mpi.experiments.settings import DEFAULT, full_name
@@ -78,7 +78,11 @@ def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> No
         return
     known.add(key)
     try:
-        load(list(key), notes.add, notes.add)
+        config, _ = load(list(key), notes.add, notes.add)
+        notes.update(
+            f'{name} = "auto" is chosen at each run\'s first start: --set {name} NUMBER, for seeds of one another'
+            for name in automatic(config)
+        )
     except ConfigError as error:
         raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
     except SystemExit as error:  # tyro has said what is wrong

@@ -52,7 +52,8 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     worked, learned, limits = 0.0, 0.0, config.budget.limits
     for k, one in enumerate(moments(config, pieces, on), 1):
         counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
-        marks.append((max(count / limit for count, limit in zip(counts, limits, strict=True)), one.now))
+        done = max(count / limit for count, limit in zip(counts, limits, strict=True))
+        marks.append((max(done, one.now / config.budget.seconds), one.now))
         worked, learned = worked + one.work, learned + one.learning
         if marks[-1][0] >= 1 or k >= followed(config, one):
             break

@@ -7,6 +7,7 @@ so that a reader who has one open never disturbs the run. run.lock is held as lo
 from esac_mpi.record.checkpoints import Checkpoint
 from esac_mpi.record.errors import Away, Refused, Unreadable, Unsaved
 from esac_mpi.record.files import digest, publish, read
+from esac_mpi.record.place import settings_of
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
 from esac_mpi.record.sources import begun_otherwise, source
@@ -14,5 +15,5 @@ from esac_mpi.record.status import read_status
 
 __all__ = [
     "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "begun_otherwise",
-    "digest", "publish", "read", "read_status", "source",
+    "digest", "publish", "read", "read_status", "settings_of", "source",
 ]  # fmt: skip

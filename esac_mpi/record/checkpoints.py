@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from esac_mpi.config import Config, ConfigError, from_table, updated
 from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
@@ -35,6 +37,12 @@ class Checkpoint:
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
     pending: Arrays = field(default_factory=dict)  # of a generation whose row was not made yet
     lost: str = ""  # why the replay cannot be had, where that was not asked for
+
+    @property
+    def wall_seconds(self) -> float:
+        """For how long the run has trained, 0 before the first generation [s]."""
+        column = self.history.get("timing/wall_seconds", np.zeros(0))
+        return float(column[-1]) if len(column) else 0.0
 
 
 def config_of(text: str, source: Path) -> Config:

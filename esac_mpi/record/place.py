@@ -4,11 +4,12 @@ import errno
 import logging
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, updated
 from esac_mpi.directory import CONFIG, is_run
-from esac_mpi.record.checkpoints import Checkpoint
+from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.errors import PASSING, Refused, Unsaved, unread
 from esac_mpi.record.files import free
 
@@ -34,6 +35,16 @@ def problem(path: Path, error: OSError) -> Exception:
     if error.errno in PASSING:
         return unread(path, error)
     return Refused(f"{path}: {error.strerror}; choose another --run-dir")
+
+
+def settings_of(path: Path) -> Config | None:
+    """Read the settings of the run that a directory holds, None where there is none. Raises Refused, Unreadable."""
+    if not is_run(path):
+        return None
+    with suppress(ConfigError):
+        return updated(Config(), read_toml(path / CONFIG))
+    restored = newest(path)  # which takes longer
+    return restored.config if restored else None
 
 
 def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:

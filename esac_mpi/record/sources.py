@@ -69,4 +69,6 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
     limits = zip(config.budget.limits, found.config.budget.limits, strict=True)
     if any(now > was for now, was in limits):
         return "has a smaller budget, at whose end its record ends; choose budget.* as there, or less"
+    if found.config.budget.minutes and not 0 < config.budget.generations <= found.generation:
+        return f"ended by budget.minutes, and so does its record: choose budget.generations = {found.generation}, or less"
     return ""

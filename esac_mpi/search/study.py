@@ -18,7 +18,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
 from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
 from esac_mpi.config.reads import unread
-from esac_mpi.experiments.design import fields, known, made
+from esac_mpi.experiments.design import fields, known, made, refuse_automatic
 from esac_mpi.paths import given
 from esac_mpi.record.files import replace
 from esac_mpi.search.space import Choices, Space, parsed
@@ -172,9 +172,12 @@ def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
             raise Unusable(f"{study.source}: {name}: {why}")
     first = {name: one.ends[0] for name, one in study.space.items()}
     try:
-        return [study.config({**first, name: end}, hear) for name, one in study.space.items() for end in one.ends]
+        found = [study.config({**first, name: end}, hear) for name, one in study.space.items() for end in one.ends]
     except ConfigError as error:
         raise Unusable(str(error)) from error
+    for config in found:
+        refuse_automatic(config, study.source)
+    return found
 
 
 def refuse_task(study: Study, config: Config) -> None:

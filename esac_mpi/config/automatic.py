@@ -1,0 +1,51 @@
+"""Settings that are "auto" until a run begins, and what they come to on the ranks of its first start.
+
+What they come to is a setting like any other from then on: the bits depend on it, and not on the ranks.
+"""
+
+from typing import Any
+
+from esac_mpi.config.bounds import AUTO
+from esac_mpi.config.fields import flatten, hint, takes_auto, updated, value_of
+from esac_mpi.config.readings import ARRIVALS
+from esac_mpi.config.reads import unread
+from esac_mpi.config.whole import Config, table_of
+
+LEAST = 28  # members of a population; what the defaults were tuned with, for seven workers
+
+
+def automatic(config: Config) -> list[str]:
+    """Name the fields that are "auto" and that a run of this configuration reads."""
+    names = _unresolved(config)
+    idle = unread(config, names)
+    return [name for name in names if name not in idle]
+
+
+def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str, Any]:
+    """Resolve workers, and a population for them, by the ranks of the first start, {dotted name: value}.
+
+    run: the settings of the run that goes on, which keeps its own, also of what was measured.
+    """
+    names, table = automatic(config), table_of(config.algorithm)
+    kept = {name: value_of(run, name) for name in names} if run else {}
+    found = {name: value for name, value in kept.items() if value != AUTO}
+    name, workers = f"{table}.workers", max(1, ranks - 1)
+    if name in names:
+        workers = found.setdefault(name, workers)
+    elif hasattr(config.own, "workers") and not unread(config, [name]):
+        workers = config.own.workers
+    if (size := f"{table}.population_size") in names:
+        found.setdefault(size, -(-LEAST // (2 * workers)) * 2 * workers)
+    if ARRIVALS.startswith(f"{table}.") and name in names:
+        found[ARRIVALS] = max(workers, config.aes_rl.arrivals_per_generation)
+    return found
+
+
+def in_numbers(config: Config, population: int = LEAST) -> Config:
+    """Put some number in the place of all that is "auto"; population: of members."""
+    sizes = {name: population for name in _unresolved(config) if name.endswith("population_size")}
+    return updated(config, {**{name: hint(name)(1) for name in _unresolved(config)}, **sizes})
+
+
+def _unresolved(config: Config) -> list[str]:
+    return [name for name, value in flatten(config) if value == AUTO and takes_auto(name)]

@@ -1,0 +1,173 @@
+"""What is "auto" is resolved at a run's first start, by its ranks and what an update takes there, and kept ever after."""
+
+import shutil
+
+import numpy as np
+import pytest
+from conftest import LEARNER, ROUTINE, TASK, run
+from test_check import lines
+from toy_experiments import TOY, planned
+from whole_runs import assert_same_run
+
+from esac_mpi import config
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, ConfigError, automatic, load, on_ranks
+from esac_mpi.experiments import sweeps
+from esac_mpi.forecast.automatic import digits
+from esac_mpi.record import Run
+from esac_mpi.search.study import checked, read
+
+ALL = ["esac.population_size", "esac.workers", "esac.update_cost"]
+SHORT = ["--esac.sac_min_steps", 30, "--esac.sigma", 0.3, *LEARNER, *ROUTINE]
+CHOSEN = [*TASK, *SHORT]  # ESAC with its defaults where the machine decides
+AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE, "--aes_rl.start_steps", 100, "--aes_rl.batch_size", 16]
+COSTS = ["--aes_rl.workers", "auto", "--aes_rl.update_cost", "auto", "--aes_rl.critic_cost", "auto"]
+
+
+def settings(path) -> dict[str, object]:
+    """Return what the fields that were "auto" are in a run's config.toml."""
+    return {name: value for name, value in config.read_toml(path / "config.toml").items() if name in ALL}
+
+
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory):
+    """A run that was begun on three ranks."""
+    path = tmp_path_factory.mktemp("three") / "run"
+    done = run(3, *CHOSEN, "--budget.generations", 6, "--run-dir", path)
+    return path, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("ranks", "workers", "members"), [(1, 1, 28), (2, 1, 28), (3, 2, 28), (5, 4, 32), (8, 7, 28), (16, 15, 30), (64, 63, 126)]
+)
+def test_workers_are_the_ranks_but_one_and_the_population_is_for_them(ranks, workers, members):
+    assert automatic(Config()) == ALL
+    assert on_ranks(Config(), ranks) == {"esac.workers": workers, "esac.population_size": members}
+    es = load(["--algorithm", "es"])[0]
+    assert on_ranks(es, ranks) == {"es.population_size": members}
+    cem = load(["--algorithm", "cem_rl", "--cem_rl.population_size", "auto"])[0]
+    assert on_ranks(cem, ranks) == {"cem_rl.population_size": members}
+
+
+def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
+    named = load(["--esac.workers", "3"])[0]
+    assert on_ranks(named, 8) == {"esac.population_size": 30}  # of twice three workers
+    interval = load(["--esac.phase_timing", "interval"])[0]
+    assert automatic(interval) == ["esac.population_size"]
+    assert not automatic(load(["--algorithm", "sac"])[0])
+    for reading in ("mended", "paper", "repo"):
+        assert not automatic(load(["--esac.reading", reading])[0])
+
+
+def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_the_workers_that_were_chosen():
+    chosen = load(["--algorithm", "aes_rl", *map(str, COSTS)])[0]
+    assert on_ranks(chosen, 3) == {"aes_rl.workers": 2, "aes_rl.arrivals_per_generation": 10}
+    assert on_ranks(chosen, 13) == {"aes_rl.workers": 12, "aes_rl.arrivals_per_generation": 12}
+    went_on = config.updated(chosen, {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0})
+    kept = {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0, "aes_rl.arrivals_per_generation": 10}
+    assert on_ranks(chosen, 13, went_on) == kept
+
+
+def test_it_is_a_word_in_files_and_on_the_command_line_and_no_other_word_is(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text('[esac]\nworkers = "auto"\nupdate_cost = 8\npopulation_size = 1e2\n')
+    esac = load([str(path), "--esac.population_size", "auto"])[0].esac
+    assert (esac.workers, esac.update_cost, esac.population_size) == ("auto", 8.0, "auto")
+    assert config.from_table({"esac.workers": "auto"}, "") == {"esac.workers": "auto"}
+    for name, value in (("esac.workers", "many"), ("esac.sac_copies", "auto"), ("esac.workers", 1.5)):
+        with pytest.raises(ConfigError, match=f"{name} = .*: expected an integer"):
+            config.from_table({name: value}, "")
+
+
+def test_costs_have_two_digits():
+    assert [digits(cost) for cost in (123.4, 26.49, 0.08765, 0.0)] == [120.0, 26.0, 0.088, 0.0]
+
+
+@pytest.mark.parametrize("ranks", [1, 5])
+def test_what_was_chosen_is_said_and_written_and_named_it_gives_the_same_bits(tmp_path, ranks, alone):
+    done = run(ranks, *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "a")
+    found = settings(tmp_path / "a")
+    assert found == {**found, "esac.workers": max(1, ranks - 1), "esac.population_size": {1: 28, 5: 32}[ranks]}
+    words = [word for name, value in found.items() for word in (f"--{name}", f"{value:g}")]
+    (told,) = [line for line in done.stdout.splitlines() if "chosen for" in line]
+    assert all(word in told for word in words)
+    assert Run.open(tmp_path / "a").config.esac.update_cost == found["esac.update_cost"] > 0  # in the run's file, too
+    alone(*CHOSEN, *words, "--budget.generations", 3, "--run-dir", tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(of_three, tmp_path, alone, together):
+    begun, told = of_three
+    found = settings(begun)
+    assert found == {"esac.population_size": 28, "esac.workers": 2, "esac.update_cost": found["esac.update_cost"]}
+    assert "chosen for 3 rank(s)" in told
+    for ranks in (3, 1, 2, 5):
+        path = tmp_path / str(ranks)
+        shutil.copytree(begun, path)
+        line = (*CHOSEN, "--budget.generations", 12, "--run-dir", path)
+        if ranks == 1:
+            alone(*line)
+        elif ranks == 5:
+            assert "as the run began: --esac.population_size 28 --esac.workers 2" in run(ranks, *line).stdout
+        else:
+            together(ranks, *line)
+        assert settings(path) == found
+        assert_same_run(tmp_path / "3", path)
+    assert Run.open(tmp_path / "3").columns["metrics/gradient_updates"][-1] > 0
+
+
+def test_a_run_that_names_its_workers_goes_on_without_the_names(of_three, tmp_path, alone):
+    words = ["--esac.workers", 3, "--esac.update_cost", 1.5, "--esac.population_size", 8]
+    for path in (tmp_path / "a", tmp_path / "b"):
+        alone(*CHOSEN, *words, "--budget.generations", 3, "--run-dir", path)
+    alone(*CHOSEN, *words, "--budget.generations", 6, "--run-dir", tmp_path / "a")
+    (tmp_path / "b/config.toml").unlink()  # the checkpoint has them too
+    alone(*CHOSEN, "--budget.generations", 6, "--run-dir", tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    done = run(0, *CHOSEN, "--esac.workers", 4, "--budget.generations", 9, "--run-dir", tmp_path / "a", code=2)
+    assert "esac.workers: 3 -> 4" in done.stderr
+
+
+def test_the_check_says_what_a_start_would_choose(tmp_path, of_three):
+    found = lines(run(3, "--check", *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "run").stdout)
+    assert "chosen for 3 rank(s)" in found["settings"]
+    assert "--esac.workers 2 --esac.population_size 28 --esac.update_cost " in found["settings"]
+    went_on = lines(run(1, "--check", *CHOSEN, "--budget.generations", 9, "--run-dir", of_three[0]).stdout)
+    assert "as the run began: --esac.population_size 28 --esac.workers 2" in went_on["settings"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_number_that_does_not_go_with_the_others_is_2_and_leaves_nothing(tmp_path):
+    done = run(0, *CHOSEN, "--esac.sac_copies", 20, "--run-dir", tmp_path / "run", code=2)
+    assert "5 crossover children + 20 SAC copies > 14 slots" in done.stderr  # of the 28 members of a rank
+    assert not (tmp_path / "run").exists()
+
+
+def test_aes_rl_and_cem_rl_are_resolved_as_well(tmp_path, together):
+    together(3, *AES, *COSTS, "--budget.generations", 2, "--run-dir", tmp_path / "a")
+    aes = Run.open(tmp_path / "a").config.aes_rl
+    assert (aes.workers, aes.arrivals_per_generation) == (2, 10)
+    assert min(aes.update_cost, aes.critic_cost) > 0
+    words = ["--aes_rl.workers", 2, "--aes_rl.update_cost", aes.update_cost, "--aes_rl.critic_cost", aes.critic_cost]
+    together(2, *AES, *words, "--budget.generations", 2, "--run-dir", tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    cem = ["--algorithm", "cem_rl", *TASK, *ROUTINE, "--cem_rl.start_steps", 5000, "--cem_rl.population_size", "auto"]
+    together(3, *cem, "--budget.generations", 1, "--run-dir", tmp_path / "c")
+    assert Run.open(tmp_path / "c").config.cem_rl.population_size == 28
+    assert np.isfinite(Run.open(tmp_path / "c").columns["metrics/fitness"]).all()
+
+
+def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_none(tmp_path):
+    word = TOY.replace("es.population_size = 10", 'es.population_size = "auto"')
+    with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
+        planned(tmp_path / "toy.toml", word)
+    by_time = TOY.replace("budget.generations = 4", "budget.minutes = 4")
+    with pytest.raises(Unusable, match=r"budget\.minutes = 4"):
+        planned(tmp_path / "time.toml", by_time)
+    path = tmp_path / "study.toml"
+    path.write_text('trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, 0.2]}\n')
+    with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
+        checked(read(path), print)
+    notes: set[str] = set()
+    sweeps.checked(["--task.id", "T-v0", "--algorithm", "esac", "--seed", "1"], set(), notes)
+    assert sorted(note.partition(" ")[0] for note in notes) == sorted(ALL)

@@ -1,0 +1,59 @@
+"""A budget of time: it ends a run with a generation, complete, and its bits are those of any run."""
+
+import numpy as np
+import pytest
+from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, run
+from whole_runs import assert_same_run, science
+
+from esac_mpi.config import Budget, ConfigError, load
+from esac_mpi.counters import Counters
+from esac_mpi.job import spent
+from esac_mpi.record import Run
+
+AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE, "--aes_rl.workers", 2, "--aes_rl.start_steps", 100, "--aes_rl.batch_size", 16]
+SOON = 0.002  # [min]
+
+
+def test_time_counts_beside_the_other_limits():
+    config, _ = load(["--budget.minutes", "2", "--budget.generations", "10"])
+    assert config.budget == Budget(10, 0, 0, 2.0)
+    assert [spent(config, 5, Counters(), seconds) for seconds in (0.0, 90.0, 120.0)] == [0.5, 0.75, 1.0]
+    assert config.budget.left(4, 0, 0, 30.0) == Budget(6, 0, 0, 1.5)
+    assert load(["--budget.minutes", "2"])[0].budget == Budget(0, 0, 0, 2.0)
+    with pytest.raises(ConfigError, match="no limit is set"):
+        load(["--budget.minutes", "0"])
+
+
+@pytest.mark.parametrize("line", [CYCLIC, CYCLIC_ES, AES], ids=["esac", "es", "aes_rl"])
+def test_the_run_is_complete_and_has_the_bits_of_one_that_generations_end(tmp_path, line, alone, together):
+    together(2, *line, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
+    found = Run.open(tmp_path / "a")
+    assert found.status["status"] == "complete"
+    wall = found.columns["timing/wall_seconds"]
+    assert (wall[:-1] < 60 * SOON).all()
+    alone(*line, "--budget.generations", found.generation, "--run-dir", tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+
+
+def test_the_time_of_all_starts_counts(tmp_path, alone):
+    line = (*CYCLIC_ES, "--run-dir", tmp_path / "run")
+    alone(*line, "--budget.generations", 4)
+    before = Run.open(tmp_path / "run").columns["timing/wall_seconds"][-1]
+    done = run(0, *line, "--budget.minutes", before / 120)
+    assert "is finished" in done.stdout + done.stderr or Run.open(tmp_path / "run").generation == 4
+    alone(*line, "--budget.minutes", before / 60 + SOON)
+    rows = Run.open(tmp_path / "run")
+    assert rows.generation > 4
+    assert rows.columns["timing/wall_seconds"][-2] < before + 60 * SOON
+    assert np.isfinite(science(tmp_path / "run")["metrics/fitness"]).all()
+
+
+def test_a_record_that_time_ended_is_made_again_as_far_as_it_goes(tmp_path, alone):
+    arrival = (*AES, "--aes_rl.order", "arrival")
+    alone(*arrival, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
+    again = (*arrival, "--aes_rl.replay", tmp_path / "a", "--run-dir", tmp_path / "b")
+    done = run(0, *again, "--budget.minutes", 1, code=2)
+    count = Run.open(tmp_path / "a").generation
+    assert f"budget.generations = {count}" in done.stderr
+    alone(*again, "--budget.generations", count)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
