@@ -12,8 +12,8 @@ from typing import Any
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import order
 from esac_mpi.config import FREE, READINGS, WARN, flatten
-from esac_mpi.config.fields import DEFAULTS
-from esac_mpi.config.reads import reads
+from esac_mpi.config.fields import DEFAULTS, takes_auto
+from esac_mpi.config.reads import reads, unread
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
@@ -28,7 +28,8 @@ def settings(run: RunFiles) -> dict[str, Any]:
     Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
     """
     read = [(name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)]
-    found = {name: value for name, value in read if not {name, name.split(".")[0]} & APART}
+    idle = unread(run.config, (name for name, _ in read if takes_auto(name)))  # which versions have in several ways
+    found = {name: value for name, value in read if name not in idle and not {name, name.split(".")[0]} & APART}
     kwargs = single(KWARGS, found.pop(KWARGS))
     return {**found, START: begun_from(run), **kwargs}
 
@@ -121,13 +122,36 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
         here = [run for run in runs if run.config.task.id == task]
         for algorithm in sorted({run.config.algorithm for run in here}, key=order):
             same = [run for run in here if run.config.algorithm == algorithm]
-            names = telling(same, varying(same, without))
+            differ = varying(same, without)
+            tell_chosen(same, differ)
+            names = telling(same, differ)
             for run in same:
                 groups.setdefault(task, {}).setdefault(label(run, names), []).append(run)
     if not without:
         for found in (runs for labels in groups.values() for runs in labels.values()):
             refuse_twins(found)
     return groups
+
+
+def tell_chosen(runs: list[RunFiles], names: list[str]) -> None:
+    """Say where seeds differ in a number that each first start may have chosen: where no two such groups have one seed."""
+    chosen = [name for name in names if takes_auto(name)]
+    others = [name for name in names if name not in chosen]
+    alike: dict[Any, dict[Any, list[int]]] = {}
+    for run in runs:
+        mine = settings(run)
+        rest, values = (tuple(mine.get(name, "") for name in part) for part in (others, chosen))
+        alike.setdefault(rest, {}).setdefault(values, []).append(run.config.seed)
+    for found in alike.values():
+        seeds = [seed for each in found.values() for seed in each]
+        if len(found) < 2 or len(set(seeds)) < len(seeds):
+            continue
+        columns = {name: sorted({*many} - {""}) for name, many in zip(chosen, zip(*found, strict=True), strict=True)}
+        apart = {name: many for name, many in columns.items() if len(many) > 1}
+        told = "; ".join(f"{called(name)} = {some(map(shown, many))}" for name, many in apart.items())
+        remedy = " ".join(f"--{name} {shown(many[0])}" for name, many in apart.items())
+        where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
+        note(f"{where}: runs with {told} are no seeds of one group; in a study name one for all, {remedy}, say")
 
 
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:
