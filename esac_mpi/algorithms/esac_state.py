@@ -7,11 +7,11 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.counters import Best, Counters
-from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, Part
+from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, TUNING, Part
 from esac_mpi.policy import Normaliser
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
-POPULATION, TUNING = Part("the population's children", ("sac_copies",)), Part("the tuned sigma", ("sigma",))
+POPULATION = Part("the population's children", ("sac_copies",))
 
 
 @dataclass
