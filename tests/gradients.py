@@ -8,7 +8,7 @@ from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners.network import Network
 from esac_mpi.learning import Phase
 
-# hidden layers, whether policy.layer_norm normalises them, and whether critic_layer_norm those of the critics
+# hidden layers, policy.layer_norm, critic_layer_norm
 NORMS = [
     ((8, 8), False, False),
     ((16,), False, True),

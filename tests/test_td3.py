@@ -162,7 +162,8 @@ class Plain:
 @pytest.mark.parametrize("name", RIVALS)
 def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden, layer_norm, of_critics):
     """Six updates, TD3's actor in every second: what is measured, each gradient, parameters and targets."""
-    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "critic_layer_norm": of_critics}
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
+    form["critic_layer_norm"] = of_critics
     made = perturbed(learner(name, (3, *hidden, 2), batch_size=64, tau=0.1, **form))
     plain, clipped = Plain(made, name, activation), []
     for step in range(6):

@@ -129,14 +129,15 @@ def test_what_ppo_is_set_anew_begins_anew(tmp_path):
 
 
 def test_critics_of_another_form_begin_anew(tmp_path):
-    """Normalised ones have a gain and a shift for each of 6 units more, two critics each."""
-    normed = ["--td3.critic_layer_norm", "true"]
+    """Normalised, each of two critics has a gain and a shift more for each of 6 units."""
+    normed, more = ["--td3.critic_layer_norm", "true"], ["--seed", 1, "--from", tmp_path / "a"]
     assert started(tmp_path / "a", *options("td3"), *normed, "--budget.generations", 2) == 0
-    kept, _ = first(tmp_path / "same", *options("td3"), *normed, "--seed", 1, "--from", tmp_path / "a")
-    np.testing.assert_array_equal(kept["learner/critic_values"], saved(tmp_path / "a")[0]["learner/critic_values"])
-    _, begun = first(tmp_path / "plain", *options("td3"), "--seed", 1, "--from", tmp_path / "a")
-    size = kept["learner/critic_values"].size
-    assert f"the learner: critic_values [{size}] is [{size - 2 * 2 * 6}] here" in begun["not_taken"]
+    was = saved(tmp_path / "a")[0]["learner/critic_values"]
+    kept, _ = first(tmp_path / "same", *options("td3"), *normed, *more)
+    np.testing.assert_array_equal(kept["learner/critic_values"], was)
+    _, begun = first(tmp_path / "plain", *options("td3"), *more)
+    words = f"the learner: critic_values [{was.size}] is [{was.size - 2 * 2 * 6}] here"
+    assert words in begun["not_taken"]
 
 
 def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):

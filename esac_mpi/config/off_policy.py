@@ -33,8 +33,8 @@ class SAC(Table):
     value_network: bool = False
     """The form with V, target V and two Q (P: line 19; Haarnoja et al. 2018a) in place of two Q with targets."""
     critic_layer_norm: bool = False
-    """Normalise the sums of the hidden layers of the critics, and of a value network, as policy.layer_norm does the policy's
-    (Ball et al. 2023, arXiv:2302.02948). P, C: off."""
+    """Normalise the sums of the hidden layers of the critics, and of a value network, as
+    policy.layer_norm does the policy's (Ball et al. 2023, arXiv:2302.02948). P, C: off."""
     batch_size: PositiveInt = 256
     """Transitions per update. C."""
     replay_capacity: PositiveInt = 1_000_000
