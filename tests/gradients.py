@@ -8,6 +8,15 @@ from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners.network import Network
 from esac_mpi.learning import Phase
 
+# hidden layers, policy.layer_norm, critic_layer_norm
+NORMS = [
+    ((8, 8), False, False),
+    ((16,), False, True),
+    ((8, 12, 6), False, False),
+    ((8, 12, 6), True, False),
+    ((8, 12, 6), True, True),
+]
+
 
 class Line:
     """Observe x in [-1, 1], drawn anew at each step; the reward is -(a - x/2)^2 for the action a in [-1, 1] before scaling."""

@@ -29,7 +29,7 @@ SMALL = [
     *("--aes_rl.update_cost", 0.5),
 ]
 OTHER = [*SMALL]  # of another mean rule
-SMALL += ["--aes_rl.relative_baseline", 100]
+SMALL += ["--aes_rl.relative_baseline", 100, "--aes_rl.critic_layer_norm", "true"]
 TASK = ["--task.id", "own_envs:Delayed-v0"]
 
 

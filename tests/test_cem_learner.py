@@ -79,7 +79,7 @@ class Lessons:
 def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm):
     """Four updates for each of two actors, from batches and noise of the phase's own streams; targets follow at each."""
     rows = transitions(90)
-    made = learner(settings(activation, layer_norm, tau=0.1), rows)
+    made = learner(settings(activation, layer_norm, tau=0.1, critic_layer_norm=layer_norm), rows)
     plain, actors = Lessons(made), [perturbed(made.actor.layout, number) for number in (1, 2)]
     sampling, noise = (generator(0, Purpose.LEARNER, 7, member) for member in (1, 2))
     losses, after = [], []
@@ -146,7 +146,8 @@ def test_a_critic_that_is_not_finite_says_so():
 @pytest.mark.parametrize(("activation", "layer_norm"), [("tanh", False), ("relu", True)])
 def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(activation, layer_norm):
     """25 steps up the critic, one individual after another in the same buffers."""
-    config, layout = settings(activation, layer_norm, lr_actor=0.01), Layout(SIZES, layer_norm)
+    config = settings(activation, layer_norm, lr_actor=0.01, critic_layer_norm=layer_norm)
+    layout = Layout(SIZES, layer_norm)
     operators, states = make_operators("individuals", config, layout), transitions(40)[:, :3]
     made = learner(config, transitions(40))
     for number in (1, 2):

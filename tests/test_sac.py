@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from gradients import distance, flat, modules
+from gradients import NORMS, distance, flat, modules
 from small_sac import fill, learn, learner
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
@@ -106,14 +106,14 @@ def saturated(sac: SAC) -> SAC:
 # --- the equations
 
 
-@pytest.mark.parametrize(("hidden", "layer_norm"), [((8, 8), False), ((16,), False), ((8, 12, 6), False), ((8, 12, 6), True)])
+@pytest.mark.parametrize(("hidden", "layer_norm", "of_critics"), NORMS)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("value", [False, True])
-def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm):
+def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm, of_critics):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
     form = {"sac__value_network": value, "sac__automatic_temperature": automatic, "policy__activation": activation}
-    form["policy__layer_norm"] = layer_norm
+    form |= {"policy__layer_norm": layer_norm, "sac__critic_layer_norm": of_critics}
     sac = saturated(perturbed(learner((3, *hidden, 2), sac__batch_size=64, **form)))
     plain = Plain(sac)
     outside = []

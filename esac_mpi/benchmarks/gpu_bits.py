@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # what is checked: the learner
     "SAC": ("sac", {}),
     "SAC, value network, temperature": ("sac", {"sac.value_network": True, "sac.automatic_temperature": True}),
     "SAC, bf16, layer norm": ("sac", {"learner.precision": "bf16", "policy.layer_norm": True}),
+    "SAC, layer norm in the critics": ("sac", {"sac.critic_layer_norm": True}),
     "TD3": ("td3", {"algorithm": "td3"}),
     "DDPG": ("ddpg", {"algorithm": "ddpg"}),
     "ERL": ("erl", {"algorithm": "erl"}),

@@ -115,6 +115,8 @@ class AESRL(Table):
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
     noise_clip: NonNegativeFloat = 0.5
     """Bound of that noise [of the action's bound]. C."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
     batch_size: PositiveInt = 256
     """Transitions per update. C."""
     replay_capacity: PositiveInt = 200_000

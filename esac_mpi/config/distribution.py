@@ -81,6 +81,8 @@ class CEMRL(CEM):
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
     noise_clip: NonNegativeFloat = 0.5
     """Bound of that noise [of the action's bound]. C."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
     batch_size: PositiveInt = 100
     """Transitions per update. C; A: 256."""
     replay_capacity: PositiveInt = 1_000_000

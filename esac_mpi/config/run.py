@@ -65,7 +65,7 @@ class PolicyNetwork(Table):
     layer_norm: bool = False
     """Normalise the sums of every hidden layer before its nonlinearity, over its units, with a gain and a shift each
     (torch.nn.LayerNorm; Ba et al. 2016, arXiv:1607.06450). P, C: off; the ERL family has it in its actors. Of the policy
-    alone: critics have none. Not with algorithm = "ppo"."""
+    alone: critics have critic_layer_norm in the learner's table. Not with algorithm = "ppo"."""
     output: Literal["tanh", "clip"] = "tanh"
     """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip. algorithm = "ppo" always
     clips, as its actions in training are."""

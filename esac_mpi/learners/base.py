@@ -105,7 +105,7 @@ class GradientLearner(ABC):
 
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:
         """Return a network that judges: critics or values, each drawn for its number."""
-        layout = Layout(sizes)
+        layout = Layout(sizes, self.options.critic_layer_norm)
         return Network(layout, [layout.initial(self.seed, member) for member in members], "relu", self.device, self._products)
 
     def actor_network(self, layout: Layout, theta: np.ndarray) -> Network:
