@@ -6,11 +6,21 @@ blocks of theta: every operator on them is elementwise.
 
 import zlib
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
+Real = TypeVar("Real", float, np.ndarray)
+
+
+def shifted(returns: Real, length: Real, shift: float) -> Real:
+    """Return the fitness: the return less `shift` for each step, means over the same episodes.
+
+    Source: Mania, Guy and Recht 2018 (ARS): `shift` is the task's bonus for survival.
+    """
+    return returns - shift * length if shift else returns
 
 
 def centered_ranks(fitness: np.ndarray) -> np.ndarray:

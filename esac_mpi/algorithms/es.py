@@ -119,7 +119,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     state.mean_length = population.mean_length(es, state.mean_length, found)
     population.count(state.counters, found, params.horizon)
     row = {
-        "fitness": found.fitness,
+        "fitness": found.returns,
         "length": found.length,
         "length_cap": found.cap,
         "sigma": es.sigma,
