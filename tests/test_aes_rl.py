@@ -132,8 +132,8 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
 def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing(fitness, mean_return, variance, successes):
     aes = AESRL(mean_rule="full_move", variance_rule="success", start_steps=0, success_window=1)
     state = SimpleNamespace(
-        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, mean_length=4.0, successes=np.zeros(1, int),
-        counters=Counters(),
+        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, length_of_mean=4.0,
+        successes=np.zeros(1, int), counters=Counters(),
     )  # fmt: skip
     result = Result(fitness, 4, np.zeros((0, 0)), np.zeros(2, np.float32), np.zeros(2), np.full(2, 4), 0, 0.0)
     moved(aes, state, result)

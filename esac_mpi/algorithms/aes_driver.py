@@ -156,7 +156,7 @@ class Driver:
         # of an older mean it is where it was trained for long
         if known.any() and state.task_told[worker] >= state.mean_told:
             state.mean_return = float(result.mean_returns[known].mean())
-            state.mean_length = float(result.mean_lengths[known].mean())
+            state.length_of_mean = float(result.mean_lengths[known].mean())
             state.mean_told = int(state.task_told[worker])
             state.mean_known = int(np.array_equal(state.task_mean[worker], state.mean))
         before = state.mean.copy()

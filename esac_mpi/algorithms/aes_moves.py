@@ -21,7 +21,7 @@ def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     """Move the distribution by one arrival alone: Eqs. (4) to (12)."""
     mean_rule, variance_rule, success_rule = rules(aes)
     fitness = shifted(result.episodic_return, result.length, aes.shift)
-    of_mean = shifted(state.mean_return, state.mean_length, aes.shift)
+    of_mean = shifted(state.mean_return, state.length_of_mean, aes.shift)
     update = update_rules.update(mean_rule, variance_rule, fitness, of_mean)
     if not moves:
         return 0.0

@@ -69,7 +69,7 @@ class State:
     damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
-    mean_length: float = 0.0  # of its episodes [steps]
+    length_of_mean: float = 0.0  # of its episodes [steps]
     mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
     mean_known: int = field(default=0, metadata={"part": ANEW, "task": True})  # 1 = that is the mean as it stands
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn

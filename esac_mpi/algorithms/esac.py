@@ -147,7 +147,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
-        state.learner_return = known
+        state.learner_return = esac_phase.learner_fitness(esac, state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
         own = learning.seen(world, learner) if phase is not None else 0.0
