@@ -23,7 +23,11 @@ HARMLESS = {  # wrappers that leave rewards and the number of steps as they are
 def survival_bonus(env: Env) -> float:
     """Return a task's bonus for a step alive; 0 where it has none. Raises TaskError where it cannot be told."""
     *wrappers, own = getattr(env, "layers", [env])
-    bonus = getattr(own, "_healthy_reward", getattr(own, "healthy_reward", 0.0))
+    try:
+        bonus: Any = getattr(own, "_healthy_reward", None)
+        bonus = getattr(own, "healthy_reward", 0.0) if bonus is None else bonus
+    except Exception as error:  # a property of a user's own
+        raise _refusal(env, f"its healthy_reward raises {type(error).__name__}") from error
     if is_of(own, *BALANCE) or not getattr(own, "_forward_reward_weight", 1.0):
         return 0.0
     for wrapper in wrappers if bonus else ():
