@@ -1,5 +1,8 @@
 """The task of a configuration, for an algorithm that can act in it."""
 
+import json
+from collections.abc import Iterator
+
 from esac_mpi import envs, log, surroundings
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, flatten, unread_in, updated
@@ -33,6 +36,16 @@ def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
     if not any(reads(config.algorithm, name) for name in names):
         return config, ""
     return updated(config, dict.fromkeys(names, survival_bonus(env))), " ".join(names)
+
+
+def sentences(config: Config, names: str) -> Iterator[str]:
+    """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
+    if config.task.kwargs:
+        yield f"task.kwargs {json.dumps(config.task.kwargs)}"
+    if names:
+        shift = vars(config.own)["reward_shift"]
+        why = "the bonus for survival" if shift else "there is no bonus for survival"
+        yield f"reward_shift {shift:g}: {why}"
 
 
 def own_env(config: Config, rank: int) -> envs.Env | None:

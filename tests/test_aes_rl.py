@@ -115,7 +115,7 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
     state = SimpleNamespace(
         mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
         task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
-        mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32),
+        mean_told=0, mean_known=0, length_of_mean=0.0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
     driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
     for means in ([np.nan, np.nan], [400.0, np.nan], [np.nan, np.nan]):

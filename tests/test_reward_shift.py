@@ -247,7 +247,7 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
 
 def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
     words = line("es", "--run-dir", tmp_path / "run", shift="survival")
-    assert "own_envs:Idling-v0: reward_shift 1, its bonus" in run(0, *words, "--budget.generations", 1).stdout
+    assert "  reward_shift 1: the bonus for survival" in run(0, *words, "--budget.generations", 1).stdout
     run(0, *words, "--budget.generations", 2)
     run(0, *line("es", "--run-dir", tmp_path / "run"), "--budget.generations", 3)
     refused = run(0, *line("es", "--run-dir", tmp_path / "run", shift=2), "--budget.generations", 4, code=2)

@@ -54,7 +54,9 @@ class NonNegativeOr(NonNegative):
 
     def problem(self, value: float | str) -> str:
         """Return what is wrong with a value, empty if nothing."""
-        wrong = "" if isinstance(value, str) else super().problem(value)
+        if value == self.word:
+            return ""
+        wrong = "must be a number" if isinstance(value, str) else super().problem(value)
         return wrong and f"{wrong}, or {self.word}"
 
 

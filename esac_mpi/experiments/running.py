@@ -120,7 +120,7 @@ def files_of(planned: Planned) -> RunFiles | None:
 def as_begun(config: Config, run: RunFiles) -> Config:
     """Return a configuration with the numbers that a run of it has for what is left to the task."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
-    names = str(run.provenance.get("left_to_task", "")).split()
+    names = str(run.provenance.get("settled", "")).split()
     return updated(config, {name: has[name] for name in names if planned[name] == SURVIVAL})
 
 

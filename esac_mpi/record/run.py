@@ -120,7 +120,7 @@ class Run:
         place.compare(self.path, self.restored, self.config)
         if self.restored is not None:
             self.begins_from(self.restored.attributes.get("start", ""))
-            self._attributes["left_to_task"] = self.restored.attributes.get("left_to_task", "")
+            self._attributes["settled"] = self.restored.attributes.get("settled", "")
         self._compare_task()
 
     def begins_from(self, start: str) -> None:
