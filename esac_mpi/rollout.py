@@ -44,7 +44,7 @@ class Episode:
 
     episodic_return: float
     episodic_length: int
-    sign_return: float = 0.0  # sum of the signs of its rewards; nan where the return is
+    sign_return: float = 0.0  # sum of its rewards' signs; nan where the return is
 
 
 @contextmanager
@@ -64,12 +64,14 @@ def play(
     watch: Callable[[np.ndarray], None] | None = None,
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
+    shift: float = 0.0,
 ) -> Episode:
     """Play one episode whose start state is addressed by `seed`; show `watch` each observation acted on.
 
     cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
+    `shift` is taken from each reward before its sign is.
     """
-    return turns.run(playing(env, policy, seed, watch, cap, disturb))
+    return turns.run(playing(env, policy, seed, watch, cap, disturb, shift))
 
 
 def playing(
@@ -79,6 +81,7 @@ def playing(
     watch: Callable[[np.ndarray], None] | None = None,
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
+    shift: float = 0.0,
 ) -> Generator[bool, None, Episode]:
     """Play one episode as `play` does; yield after a turn of SLICE steps, so that others get theirs (learning.Steps)."""
     total, length, signs = 0.0, 0, 0
@@ -95,7 +98,7 @@ def playing(
             length += 1
             observation, reward, terminated, truncated = env.step(action)
             total += reward if abs(reward) <= LARGEST else np.nan
-            signs += 1 if reward > 0 else -1 if reward < 0 else 0
+            signs += 1 if reward > shift else -1 if reward < shift else 0
             truncated = truncated or length == cap
             if turn.over():
                 yield False

@@ -1,6 +1,5 @@
 """Before the first generation: task, state and learner, the run directory, and what it holds."""
 
-import json
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,7 @@ from esac_mpi.job import (
 from esac_mpi.noise import pieces
 from esac_mpi.params import Params, make_layout, make_policy
 from esac_mpi.policy import Layout
-from esac_mpi.task import make_task, own_env
+from esac_mpi.task import make_task, own_env, sentences, settled
 
 if TYPE_CHECKING:
     from esac_mpi.record import Run
@@ -53,6 +52,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
     made.append(env)
+    config, names = world.from_root(settled(config, env))
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
@@ -73,7 +73,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     found = together(world, lambda: probe.played(env), task_errors)
     origin = provenance.gather(env, found, world, device, threads, command)
     origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
-    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
+    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": "", "settled": names}
     if world.agree():
         raise Ended(STOPPED, f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written")
     source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
@@ -317,8 +317,8 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
     assert job.run is not None
     config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
-    if config.task.kwargs:
-        log.say(f"  task.kwargs {json.dumps(config.task.kwargs)}")
+    for sentence in sentences(config, origin["settled"]):
+        log.say(f"  {sentence}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
     found, better = spread(job.params, job.world.size)

@@ -65,10 +65,11 @@ class State:
     row: np.ndarray = field(metadata=BEGUN)  # float64 [arrivals, COLUMNS] of the generation so far
     turns: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [arrivals] of the critic, see told_order
     ring: np.ndarray = field(metadata=BEGUN)  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
-    ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] their returns
+    ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] theirs
     damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
+    length_of_mean: float = 0.0  # of its episodes [steps]
     mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
     mean_known: int = field(default=0, metadata={"part": ANEW, "task": True})  # 1 = that is the mean as it stands
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn

@@ -141,7 +141,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     state.mean_length = population.mean_length(es, state.mean_length, found)
     population.count(state.counters, found, params.horizon)
     row = {
-        "fitness": found.fitness,
+        "fitness": found.returns,
         "length": found.length,
         "length_cap": found.cap,
         "sigma": state.sigma,
@@ -168,7 +168,7 @@ def adapted(sigma: float, first: float, found: Population) -> float:
     centre = found.trials[0]
     if not np.isfinite(centre).all():
         return sigma
-    share = evolution.success_share(found.fitness, centre)
+    share = evolution.success_share(found.returns, centre)
     return evolution.within_span(evolution.one_fifth(sigma, share), first)
 
 

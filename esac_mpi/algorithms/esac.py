@@ -133,7 +133,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     phase, spent = None, learning.spent(None)
     if ends:
         phase, _, spent = learning.finish(world)
-    known = esac_phase.learner_return(state, phase)
+    known = esac_phase.learner_fitness(esac, state, phase)
     again = esac_phase.choose(params, state, k, found, known, world) if plan.learns else None
     if again and not beside:  # lines 12-23
         esac_phase.begin(params, state, k, world, env, learner, again)
@@ -147,7 +147,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
-        state.learner_return = esac_phase.learner_return(state, phase)
+        state.learner_return = esac_phase.learner_fitness(esac, state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
         own = learning.seen(world, learner) if phase is not None else 0.0
@@ -205,9 +205,9 @@ def grown(params: Params, state: State, k: int, found: Population, learns: bool)
     if not share:
         return 0.0, 0.0
     raw_input = esac.amt_input == "raw"
-    returns = found.fitness if raw_input else evolution.centered_ranks(found.fitness)
+    compared = found.fitness if raw_input else evolution.centered_ranks(found.fitness)
     n, sigma = esac.population_size, state.sigma
-    clipped, raw = evolution.amt_step(returns, n, sigma, esac.lr_es, esac.amt_clip)
+    clipped, raw = evolution.amt_step(compared, n, sigma, esac.lr_es, esac.amt_clip)
     return share * clipped, share * raw
 
 
@@ -235,14 +235,14 @@ def adapted(esac: configuration.ESAC, state: State, found: Population) -> tuple[
     centre = found.trials[0]
     sigma, raw = state.sigma, 0.0
     amt = esac.population_size, sigma, esac.lr_es, esac.amt_clip
-    parent = np.repeat(state.parents, found.fitness.size // state.parents.size)
-    members = found.fitness[parent == CENTRE]
+    parent = np.repeat(state.parents, found.returns.size // state.parents.size)
+    members = found.returns[parent == CENTRE]
     if esac.sigma_rule == "one_fifth":
         new = evolution.one_fifth(sigma, evolution.success_share(members, centre))
     elif evolution.falls_behind(members, centre):
         new = sigma - evolution.amt_step_down(members, centre, *amt)
     else:
-        step, raw = evolution.amt_step(found.fitness, *amt)
+        step, raw = evolution.amt_step(found.returns, *amt)
         new = sigma + step
     return evolution.within_span(new, esac.sigma) - sigma, raw
 
@@ -250,7 +250,7 @@ def adapted(esac: configuration.ESAC, state: State, found: Population) -> tuple[
 def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[int, bool]:
     """Return how many trials in a row theta_sac has won, and whether theta_es becomes theta_sac in place of the ES step."""
     if esac.adoption == "means":
-        return 0, outscored(state.parents, found.fitness)
+        return 0, outscored(state.parents, found.returns)
     if not found.trials.size:
         return state.trials_won, False
     won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
@@ -258,7 +258,7 @@ def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[in
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
-    """Return the members that win, best first, int64 [w] or, where fewer returns are finite, fewer. Algorithm 1, line 10."""
+    """Return the members that win, best first, int64 [w] or, where fewer are finite, fewer. Algorithm 1, line 10."""
     count = configuration.winners(params.config.esac)
     if params.config.esac.winner_selection != "uniform":
         return evolution.select_winners(fitness, count)
@@ -267,13 +267,13 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
     return drawn[evolution.select_winners(fitness[drawn], count)]
 
 
-def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:
+def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
     """Return whether the mean return of SAC copies exceeds that of members around theta_es, from parents [slots], returns [n]."""
-    parent = np.repeat(parents, fitness.size // parents.size)
+    parent = np.repeat(parents, returns.size // parents.size)
     means = []
     for kind in (SAC_COPY, CENTRE):
-        returns = fitness[(parent == kind) & np.isfinite(fitness)]
-        means.append(returns.mean() if returns.size else -np.inf)
+        own = returns[(parent == kind) & np.isfinite(returns)]
+        means.append(own.mean() if own.size else -np.inf)
     return bool(means[0] > means[1])
 
 
@@ -301,7 +301,7 @@ def describe(params: Params, state: State, found: Population, plan: Plan, moved:
     parent = state.parents[slot_of]
     won, missing = parent[plan.winners], configuration.winners(params.config.esac) - plan.winners.size
     return {
-        "fitness": found.fitness,
+        "fitness": found.returns,
         "length": found.length,
         "length_cap": found.cap,
         "parent": parent,

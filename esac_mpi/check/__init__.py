@@ -12,6 +12,7 @@ from esac_mpi import log, set_up
 from esac_mpi.check import cost, counter, directory, exchange, gpu, machine, memory, rank, report, run, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.task import settled
 
 
 def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
@@ -22,6 +23,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     Returns the exit code: 0, or that of the first thing that is wrong: 2, or what the run would end with.
     """
     env, mine = rank.look(config, world)
+    config = config if env is None else settled(config, env)[0]
     ranks: list[rank.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
     exchanged = exchange.look(world)

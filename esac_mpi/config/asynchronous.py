@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")
@@ -15,7 +16,7 @@ BY_RETURN = ("full_move", *SIGNED)
 
 
 @dataclass(frozen=True)
-class AESRL(Table):
+class AESRL(Selecting):
     """algorithm = "aes_rl" (P: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based
     Policy Search; C: its public code)."""
 

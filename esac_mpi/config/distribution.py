@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, Reads, Whole
 
 
 @dataclass(frozen=True)
-class CEM(Table):
+class CEM(Selecting):
     """algorithm = "cem": the cross-entropy method, of CEM-RL without gradients (P: Pourchot and Sigaud 2019; C: its public
     code; A: Lee et al. 2020, AES-RL, whose Table 3 has it)."""
 

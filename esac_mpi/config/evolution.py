@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import AtMost, Fraction, NonNegativeFloat, NonNegativeInt, OffOr, PositiveFloat, PositiveInt
 from esac_mpi.config.exact import exact
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation", "step"))
@@ -15,7 +16,7 @@ OF_PHASES = ("lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per
 
 
 @dataclass(frozen=True)
-class Evolution(Table):
+class Evolution(Selecting):
     """What every evolution strategy here shares."""
 
     population_size: PositiveInt = 50
@@ -44,8 +45,9 @@ class Evolution(Table):
     noise_rank: Annotated[PositiveInt, AtMost(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
     fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = "centered_ranks"
-    """F_i of the gradient: ranks of the returns in [-0.5, 0.5] (C; OpenAI-ES); (return - mean) / std (OpenAI's blog of ES); the
-    sum of the signs of an episode's rewards, or its ranks (OpenAI-ES, return_proc_mode). Winners are the best by return."""
+    """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) / std (OpenAI's blog of ES);
+    the sum of the signs of an episode's rewards, each less reward_shift, or its ranks (OpenAI-ES, return_proc_mode). Winners
+    are the best by fitness."""
     action_noise: NonNegativeFloat = 0.0
     """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
     an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
@@ -187,7 +189,7 @@ class ESAC(Evolution):
     amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
     amt_input: Annotated[Literal["raw", "rank"], OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = "raw"
-    """What Eq. 6 compares: raw returns (P), or centred ranks, which makes it a constant (C)."""
+    """What Eq. 6 compares: the fitness as it is (P), or centred ranks, which makes it a constant (C)."""
     amt_scope: Literal["noise", "gradient"] = "noise"
     """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
     sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
@@ -207,7 +209,7 @@ class ESAC(Evolution):
     """How long a gradient update takes, for phase_timing = virtual [environment steps]."""
     replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
-    begins in; those of them whose return is better than the mean of the learner's own whole episodes in the last phase with
+    begins in; those of them whose fitness is better than that of the learner's own whole episodes in the last phase with
     such, an old one where its episodes have come to outlast a phase, and the best where none has had any, as in the first; or
     some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds each return
     against the one that was gathered."""
