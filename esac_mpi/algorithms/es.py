@@ -70,7 +70,7 @@ class State:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
-    theta = params.layout.initial(params.config.seed, THETA_ES)
+    theta = params.initial(THETA_ES)
     zeros = np.zeros_like(theta)
     sums = np.zeros((3, params.layout.sizes[0]))
     partial_sums = population.partial_sums(params, params.config.es, world, 1)
