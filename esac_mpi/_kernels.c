@@ -236,7 +236,7 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
-enum { INTERFACE = 4 }; /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite */
+enum { INTERFACE = 5 }; /* kernels.py holds a build to it; without: layer_norm 1, count_in 2, finite 3, linear 4 */
 enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
@@ -249,11 +249,14 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     int layers, tanh_hidden, tanh_output, layer_norm;
+    int path;           /* inputs of the last layer that are the observation, after its units */
+    float linear, units; /* factors of the observation and of the units there */
     Py_ssize_t d;
     Layer *layer;
     void *memory;       /* one allocation; the pointers below and those of the layers lie in it */
     float *low, *high, *centre, *half; /* [action] the task's bounds */
     float *x[2];        /* [widest] activations in and out of a layer */
+    float *seen;        /* [widest] the last `path` inputs of the last layer */
     int32_t *nonzero;   /* [widest] inputs that a layer adds up */
 } Perceptron;
 
@@ -439,6 +442,8 @@ static int observe(Perceptron *self, PyObject *object, const float *mean, const 
     if (mean)
         for (int i = 0; i < size; i++)
             x[i] = clipped((x[i] - mean[i]) / std[i], -5.0f, 5.0f);
+    for (int i = 0; i < self->path; i++)
+        self->seen[i] = self->linear * x[i];
     PyBuffer_Release(&view);
     return 0;
 }
@@ -449,6 +454,12 @@ static float *forward(Perceptron *self)
     float *x = self->x[0], *y = self->x[1];
     for (int l = 0; l < self->layers; l++) {
         const Layer *layer = self->layer + l;
+        if (l == self->layers - 1 && self->path) {
+            const int units = layer->inputs - self->path;
+            for (int i = 0; i < units; i++)
+                x[i] *= self->units;
+            memcpy(x + units, self->seen, (size_t)self->path * sizeof *x);
+        }
         affine(layer, x, y, self->nonzero);
         if (l == self->layers - 1)
             break;
@@ -526,13 +537,14 @@ static int padding(int n) { return (n + OUTPUT_LANES - 1) / OUTPUT_LANES * OUTPU
 /* Lay the arrays out in one zeroed allocation, each aligned for whole vectors. */
 static int allocate(Perceptron *self)
 {
-    size_t widest = (size_t)padding(self->layer[0].inputs), floats = 0;
+    size_t widest = 0, floats = 0;
     for (int l = 0; l < self->layers; l++) {
-        const size_t padded = (size_t)self->layer[l].padded;
+        const size_t padded = (size_t)self->layer[l].padded, inputs = (size_t)padding(self->layer[l].inputs);
         floats += padded * (size_t)(self->layer[l].inputs + self->layer[l].vectors);
         widest = padded > widest ? padded : widest;
+        widest = inputs > widest ? inputs : widest;
     }
-    self->memory = PyMem_Calloc(floats + 7 * widest + OUTPUT_LANES, sizeof(float));
+    self->memory = PyMem_Calloc(floats + 8 * widest + OUTPUT_LANES, sizeof(float));
     if (!self->memory) {
         PyErr_NoMemory();
         return -1;
@@ -546,8 +558,8 @@ static int allocate(Perceptron *self)
         layer->weights = next + (size_t)layer->padded * (size_t)layer->vectors;
         next = layer->weights + (size_t)layer->padded * (size_t)layer->inputs;
     }
-    float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half};
-    for (int p = 0; p < 6; p++, next += widest)
+    float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half, &self->seen};
+    for (int p = 0; p < 7; p++, next += widest)
         *parts[p] = next;
     self->nonzero = (int32_t *)next;
     return 0;
@@ -578,6 +590,8 @@ static int measure(Perceptron *self, PyObject *sizes)
         if (l > 0)
             self->layer[l - 1].outputs = (int)size, self->layer[l - 1].padded = padding((int)size);
     }
+    self->path = self->linear != 0.0f && self->layers > 1 ? self->layer[0].inputs : 0;
+    self->layer[self->layers - 1].inputs += self->path;
     for (int l = 0; l < self->layers; l++) {
         self->layer[l].vectors = self->layer_norm && l < self->layers - 1 ? 3 : 1;
         self->d += (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + self->layer[l].vectors);
@@ -607,12 +621,16 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     const char *activation, *output;
     Py_buffer low, high;
     int layer_norm = 0;
-    if (!PyArg_ParseTuple(args, "O!ssOO|p", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object, &layer_norm))
+    double linear = 0.0;
+    if (!PyArg_ParseTuple(args, "O!ssOO|pd", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object,
+                          &layer_norm, &linear))
         return NULL;
     Perceptron *self = (Perceptron *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->layer_norm = layer_norm;
+    self->linear = (float)linear;
+    self->units = linear != 0.0 ? (float)(1.0 / linear) : 1.0f;
     self->tanh_hidden = choice("activation", activation, "tanh", "relu");
     self->tanh_output = self->tanh_hidden < 0 ? -1 : choice("output", output, "tanh", "clip");
     if (self->tanh_output < 0 || measure(self, sizes) < 0 || allocate(self) < 0)
@@ -648,7 +666,7 @@ static PyMethodDef perceptron_methods[] = {
 static PyTypeObject perceptron_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "esac_mpi._kernels.Perceptron",
-    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False): the forward pass of a policy."),
+    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False, linear=0.0): a policy's forward pass."),
     .tp_basicsize = sizeof(Perceptron),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = perceptron_new,

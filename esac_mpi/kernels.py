@@ -21,7 +21,7 @@ from esac_mpi.shipped import checkout
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
-INTERFACE = 4  # what _kernels.c takes and returns
+INTERFACE = 5  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
 LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
@@ -129,18 +129,24 @@ def layer_normalised(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.n
 class NumpyPerceptron:
     """The forward pass of a policy: `sizes` are (observation, hidden ..., action); low and high float32 [action].
 
-    With layer_norm the sums of the hidden layers are normalised before the activation.
+    With layer_norm the sums of the hidden layers are normalised before the activation. Where linear is not 0, the inputs of the
+    last layer are the last hidden units over linear and then the observation times linear.
     """
 
     def __init__(
-        self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray, layer_norm: bool = False
-    ) -> None:
+        self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray,
+        layer_norm: bool = False, linear: float = 0.0,
+    ) -> None:  # fmt: skip
         self._sizes, self._activation, self._output, self._layer_norm = sizes, activation, output, layer_norm
+        self._linear = np.float32(linear if len(sizes) > 2 else 0)
+        self._units = np.float32(1 / linear if linear else 1)
         self._low, self._high, self._centre, self._half = low, high, (high + low) / 2, (high - low) / 2
+        shapes = [list(shape) for shape in pairwise(sizes)]
+        shapes[-1][0] += sizes[0] if self._linear else 0
         normed = 2 * sum(sizes[1:-1]) if layer_norm else 0
-        self._theta = np.zeros(sum(o * (i + 1) for i, o in pairwise(sizes)) + normed, np.float32)
+        self._theta = np.zeros(sum(o * (i + 1) for i, o in shapes) + normed, np.float32)
         self._layers, start = [], 0  # views into theta: matrix [out, in], then bias, gain and shift [vectors, out]
-        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+        for layer, (fan_in, fan_out) in enumerate(shapes):
             vectors = 3 if layer_norm and layer < len(sizes) - 2 else 1
             middle, stop = start + fan_out * fan_in, start + fan_out * (fan_in + vectors)
             matrix, rest = self._theta[start:middle].reshape(fan_out, fan_in), self._theta[middle:stop].reshape(vectors, fan_out)
@@ -164,9 +170,12 @@ class NumpyPerceptron:
         x = observation.astype(np.float32, copy=False)
         if mean is not None:
             x = np.clip((x - mean) / std, -5.0, 5.0)
+        seen = x
         for i, (weight, bias, *normed) in enumerate(self._layers):
             if i:
                 x = np.maximum(x, 0.0) if self._activation == "relu" else np.tanh(x)
+            if self._linear and i == len(self._layers) - 1:
+                x = np.concatenate([self._units * x, self._linear * seen])
             x = np.dot(weight, x)
             x += bias
             if normed:

@@ -25,12 +25,12 @@ FORMS = {
     "sac": lambda: sac(sac__value_network=True, sac__automatic_temperature=True),
     "interleaved": lambda: sac(sac__interleaved=True, sac__updates_per_step=2.0),
     "normalised critics": lambda: sac(sac__critic_layer_norm=True),
-    "bf16": lambda: sac(learner__precision="bf16", **NORMED),
+    "bf16": lambda: sac(learner__precision="bf16", policy__linear=True, **NORMED),
     "small replay": lambda: sac(sac__replay_capacity=41),
     "td3": lambda: rival("td3", policy_delay=3),
     "td3 at the end": lambda: rival("td3", policy_delay=3, interleaved=False),
     "td3, normalised critics": lambda: rival("td3", policy_delay=3, critic_layer_norm=True),
-    "ddpg": lambda: rival("ddpg", critic_weight_decay=0.01),
+    "ddpg": lambda: rival("ddpg", critic_weight_decay=0.01, policy__linear=True),
     "erl": lambda: rival("erl", critic_hidden=(8, 8), replay_capacity=300),
 }
 SUMS = np.array([[9.0], [1.0], [4.0]])  # over nine observations

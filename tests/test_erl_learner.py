@@ -121,11 +121,13 @@ def test_q_is_that_of_plain_modules():
 # --- the update
 
 
-@pytest.mark.parametrize(("hidden", "layer_norm", "limit"), [((8, 12), True, 0.7), ((8,), False, 1.2)])
+@pytest.mark.parametrize(
+    ("hidden", "layer_norm", "limit", "linear"), [((8, 12), True, 0.7, False), ((8,), False, 1.2, False), ((8,), True, 1.2, True)]
+)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer_norm, limit):
+def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer_norm, limit, linear):
     """Six updates: what is measured, each gradient as it is cut, parameters and targets."""
-    form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "policy__linear": linear}
     made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
     made.targets["target_critic"].values.mul_(0.5)
     plain, norms = Plain(made, activation), []

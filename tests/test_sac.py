@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from gradients import NORMS, distance, flat, modules
+from gradients import FORMS, distance, flat, modules
 from small_sac import fill, learn, learner
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
@@ -106,14 +106,15 @@ def saturated(sac: SAC) -> SAC:
 # --- the equations
 
 
-@pytest.mark.parametrize(("hidden", "layer_norm", "of_critics"), NORMS)
+@pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("value", [False, True])
-def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm, of_critics):
+def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm, of_critics, linear):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
     form = {"sac__value_network": value, "sac__automatic_temperature": automatic, "policy__activation": activation}
     form |= {"policy__layer_norm": layer_norm, "sac__critic_layer_norm": of_critics}
+    form["policy__linear"] = linear
     sac = saturated(perturbed(learner((3, *hidden, 2), sac__batch_size=64, **form)))
     plain = Plain(sac)
     outside = []
@@ -218,10 +219,10 @@ def test_adam_is_torchs():
 # --- the actor in its three forms
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_theta_is_the_policys(layer_norm):
-    form = {"policy__layer_norm": layer_norm}
-    sac, layout = perturbed(learner((3, 8, 8, 2), **form)), Layout((3, 8, 8, 2), layer_norm)
+@pytest.mark.parametrize(("layer_norm", "linear"), [(False, False), (True, False), (True, True)])
+def test_theta_is_the_policys(layer_norm, linear):
+    form = {"policy__layer_norm": layer_norm, "policy__linear": linear}
+    sac, layout = perturbed(learner((3, 8, 8, 2), **form)), Layout((3, 8, 8, 2), layer_norm, 4.0 * linear)
     policy = Policy(layout, "relu", "tanh", -np.ones(2), np.ones(2)).set(sac.theta)
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     mean = modules(sac.actor)[0](torch.from_numpy(observations).double())[:, :2].tanh().detach().numpy()
@@ -231,11 +232,14 @@ def test_theta_is_the_policys(layer_norm):
     assert sac.theta.any()
 
 
-@pytest.mark.parametrize(("activation", "layer_norm"), [("relu", False), ("tanh", False), ("tanh", True)])
-def test_the_actor_that_collects_is_torchs(activation, layer_norm):
-    sac = perturbed(learner((3, 8, 8, 2), policy__activation=activation, policy__layer_norm=layer_norm))
+@pytest.mark.parametrize(
+    ("activation", "layer_norm", "linear"), [("relu", False, False), ("tanh", False, True), ("tanh", True, False)]
+)
+def test_the_actor_that_collects_is_torchs(activation, layer_norm, linear):
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "policy__linear": linear}
+    sac = perturbed(learner((3, 8, 8, 2), **form))
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    outputs = np.stack([forward(sac.actor.numpy(), activation, o) for o in observations])
+    outputs = np.stack([forward(sac.actor.numpy(), activation, o, sac.actor.layout.linear) for o in observations])
     expected = modules(sac.actor, activation)[0](torch.from_numpy(observations).double()).detach()
     assert np.abs(outputs - expected.numpy()).max() < 2e-6
     sac.env_steps = 1000

@@ -150,7 +150,7 @@ def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
     aes, config, (o, *_, a) = params.config.aes_rl, params.config, params.layout.sizes
     assert params.operators is not None
-    mean, size, d = params.layout.initial(config.seed, THETA_ES), params.operators.critic_size, params.layout.d
+    mean, size, d = params.initial(THETA_ES), params.operators.critic_size, params.layout.d
     whole = max(added(config, params.horizon), aes.batch_size)
     kept = min(min(aes.replay_capacity, whole) + reserve(config, params.horizon), whole + aes.workers * params.horizon)
     workers, ring = aes.workers, aes.ring_size * (aes.mean_rule == "rank_oldest")

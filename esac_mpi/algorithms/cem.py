@@ -84,7 +84,7 @@ class State:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
-    mean, cem = params.layout.initial(params.config.seed, THETA_ES), params.config.cem
+    mean, cem = params.initial(THETA_ES), params.config.cem
     return State(world.share(mean), world.share(np.full_like(mean, cem.variance_init)), cem.damp, **unmixed(params, cem, world))
 
 

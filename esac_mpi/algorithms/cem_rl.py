@@ -103,7 +103,7 @@ class State:
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation; make room for the replay on each node, as much as the budget can fill."""
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    mean = params.layout.initial(params.config.seed, THETA_ES)
+    mean = params.initial(THETA_ES)
     rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
     for shape in boards(params):
         world.reserve(*shape[:2])

@@ -74,7 +74,7 @@ class State:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
-    theta = params.layout.initial(params.config.seed, THETA_ES)
+    theta = params.initial(THETA_ES)
     zeros = np.zeros_like(theta)
     sums = np.zeros((3, params.layout.sizes[0]))
     es = params.config.es

@@ -83,8 +83,8 @@ class Plan:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation. Algorithm 1, lines 1-3."""
-    theta_es = params.layout.initial(params.config.seed, THETA_ES)
-    theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
+    theta_es = params.initial(THETA_ES)
+    theta_sac = params.initial(THETA_SAC)
     zeros, unseen = np.zeros_like(theta_es), np.zeros((3, params.layout.sizes[0]))
     esac, d = params.config.esac, params.layout.d
     if esac.adoption == "tested":

@@ -73,7 +73,7 @@ def ours(
         "learner.threads": threads, "learner.device": device, **changes,
     }  # fmt: skip
     config = updated(Config(), fields)
-    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm)
+    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain)
     learner = learners.make(name, config, layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)

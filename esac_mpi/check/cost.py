@@ -126,7 +126,7 @@ def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = N
     """
     chosen = params.config
     found: list[tuple[float, int]] = []
-    declared, theta = ALGORITHMS[chosen.algorithm].DECLARES, params.layout.initial(chosen.seed, 0)
+    declared, theta = ALGORITHMS[chosen.algorithm].DECLARES, params.initial(0)
     policy, actor = make_policy(params, env, output=declared.output).set(theta), make_actor(params).set(theta)
     start = now = time.perf_counter()
     least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
@@ -143,7 +143,7 @@ def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
     own = params.config.own
     if not isinstance(own, config.Evolution | config.CEM):
         return 0.0, 0.0
-    policy, theta = make_policy(params, env), params.layout.initial(params.config.seed, 0)
+    policy, theta = make_policy(params, env), params.initial(0)
     total = np.zeros_like(theta)
 
     def add() -> None:
@@ -163,7 +163,7 @@ def learner_seconds(params: Params, env: envs.Env, spare: int) -> tuple[float, f
         return 0.0, 0.0, {}, True
     if getattr(chosen.own, "episodes_on", "root") == "ranks":  # whose updates follow one another, after all episodes
         chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
-    theta = params.layout.initial(chosen.seed, 0)
+    theta = params.initial(0)
     learners.clear()  # other lines had one: a device may have room for one
     made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
     cpu, phase = str(made.device) == "cpu", phase_of(chosen, made, env)

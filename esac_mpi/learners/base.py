@@ -152,7 +152,7 @@ class GradientLearner(ABC):
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         if self.normaliser is not None:
             observation = self.normaliser(observation)
-        action = self._explored(forward(actor, self._activation, observation), random)
+        action = self._explored(forward(actor, self._activation, observation, self.actor.layout.linear), random)
         if not np.isfinite(action).all():
             raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
         return action
@@ -209,11 +209,17 @@ class GradientLearner(ABC):
         refuse(self.NAME, [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()], self.env_steps)
 
 
-def forward(layers: Sequence[Layer], activation: str, x: np.ndarray) -> np.ndarray:
-    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step."""
+def forward(layers: Sequence[Layer], activation: str, x: np.ndarray, linear: float = 0.0) -> np.ndarray:
+    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step.
+
+    linear: of the network's layout.
+    """
+    seen = x
     for weight, bias, gain, shift in layers[:-1]:
         x = x @ weight + bias[0]
         if gain is not None:
             x = layer_normalised(x, gain[0], shift[0])
         x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
+    if len(x) < len(layers[-1].weight):
+        x = np.concatenate([np.float32(1 / linear) * x, np.float32(linear) * seen])
     return x @ layers[-1].weight + layers[-1].bias[0]

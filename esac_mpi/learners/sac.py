@@ -5,7 +5,7 @@ with targets and the temperature); ESAC's Algorithm 1, lines 13-23.
 
 Where we differ, or the sources leave a choice:
 - The actor's hidden layers and mean are `theta`, in the layout of the ES policy; its log standard deviation is a head of
-  its own, which never leaves the learner.
+  its own, which never leaves the learner. With policy.linear both heads see the observation beside the last hidden units.
 - The actor is a tanh-squashed Gaussian also under policy.output = "clip". There the policy that is evaluated acts by
   clip(mean) where the learner's own would by tanh(mean): the same sign and the same bounds, other values between.
 - The two critics' losses are added, and one step is taken (public ESAC code: one step each, with one Adam).
@@ -41,9 +41,10 @@ class SAC(GradientLearner):
         super().__init__(start, config.sac)
         o, *hidden, a = layout.sizes
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
-        actor = np.concatenate([theta[:-a], head[:-a], theta[-a:], head[-a:]])  # its last layer is [mean; log std]
+        rows = np.pad(head[:-a].reshape(a, -1), [(0, 0), (0, layout.path)])  # a linear path into it begins at zero
+        actor = np.concatenate([theta[:-a], rows.ravel(), theta[-a:], head[-a:]])  # its last layer is [mean; log std]
         self._trunk = layout.d - a
-        self.actor = self.actor_network(Layout((o, *hidden, 2 * a), layout.layer_norm), actor)
+        self.actor = self.actor_network(Layout((o, *hidden, 2 * a), layout.layer_norm, layout.linear), actor)
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
         self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
         self.value = self.network(*value) if config.sac.value_network else None
