@@ -287,7 +287,7 @@ class Run:
         assert before is not None
         place.compare(self.path, before, self.config)
         self.restored, self._since = before, before.generation
-        self._compare_task()
+        self._compare_task(before)
         self._load(before)
         return before
 
