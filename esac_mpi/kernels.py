@@ -1,4 +1,4 @@
-"""What an evaluating rank spends its time on: addressed normal numbers, the forward pass of a policy, sums over observations.
+"""What an evaluating rank spends its time on: normal numbers, the forward pass of a policy, sums over observations, its loop.
 
 Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
 which. The normal numbers, and the sums over observations, are the same bits either way. The forward passes differ in the last
@@ -21,7 +21,7 @@ from esac_mpi.shipped import checkout
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
-INTERFACE = 4  # what _kernels.c takes and returns
+INTERFACE = 5  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
 LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
@@ -175,6 +175,57 @@ class NumpyPerceptron:
         out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
 
 
+class NumpyLoop:
+    """Policy and physics in turn: what a policy acts on and what rewards are made of, read where the simulator holds it.
+
+    ctrl: the simulator's actions, float64 [action]. A run calls `begin`, each step `advance`: tuples of (function, *arguments).
+    views: live arrays, float64. Their first `sees` numbers are observed, clipped to `low` and `high` [numbers]; the rest are
+    traced.
+    """
+
+    def __init__(
+        self, ctrl: np.ndarray, begin: tuple[Any, ...], advance: tuple[Any, ...], sees: int, views: tuple[np.ndarray, ...],
+        low: np.ndarray, high: np.ndarray,
+    ) -> None:  # fmt: skip
+        self._ctrl, self._begin, self._advance, self._sees, self._views = ctrl, begin, advance, sees, views
+        self._low, self._high = low, high
+        self.steps, self.within = 0, True
+
+    def run(
+        self, network: Any, mean: np.ndarray | None, std: np.ndarray | None,
+        observations: np.ndarray, traces: np.ndarray, actions: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Take n steps; leave how many there were in `steps`, and in `within` whether the last trace lay between low and high.
+
+        observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64 [n + 1, traced], actions float32
+        [n, action], which the network writes; None: they are given. Ends with a trace beyond its range, or at it, and with an
+        observation that is not finite.
+        """
+        self.steps, sees = 0, self._sees
+        self._call(self._begin)
+        traces[0] = self._read()[sees:]
+        for i, action in enumerate(actions):
+            if network is not None:
+                network.act(observations[i], action, True, mean, std)
+            self._ctrl[:] = action
+            self.steps += 1
+            self._call(self._advance)
+            numbers = self._read()
+            observations[i + 1] = np.clip(numbers[:sees], self._low[:sees], self._high[:sees])
+            traces[i + 1] = traced = numbers[sees:]
+            self.within = bool(((self._low[sees:] < traced) & (traced < self._high[sees:])).all())
+            if not (self.within and numpy_finite(observations[i + 1])):
+                return
+
+    def _call(self, calls: tuple[Any, ...]) -> None:
+        for function, *arguments in calls:
+            function(*arguments)
+
+    def _read(self) -> np.ndarray:
+        return np.concatenate([view.ravel() for view in self._views])
+
+
+Loop: Any = NumpyLoop if _kernels is None else getattr(_kernels, "Loop", None)
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
 count_in: Any = numpy_count_in if _kernels is None else getattr(_kernels, "count_in", None)
 finite: Any = numpy_finite if _kernels is None else getattr(_kernels, "finite", None)

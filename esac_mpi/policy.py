@@ -198,3 +198,9 @@ class Policy:
         else:
             self._network.act(observation, action, True, normaliser.mean, normaliser.std)
         return action
+
+    def drive(self, loop: Any, observations: np.ndarray, traces: np.ndarray, actions: np.ndarray) -> None:
+        """Act in a loop of `kernels`, as a call does at every step, and write down what its `run` says."""
+        normaliser = self.normaliser
+        mean, std = (None, None) if normaliser is None else (normaliser.mean, normaliser.std)
+        loop.run(self._network, mean, std, observations, traces, actions)

@@ -87,6 +87,8 @@ class Recorder:
     warning of the simulator in its episode.
     """
 
+    closed_loop = None  # that of `env` would pass it by
+
     def __init__(self, env: Env, capacity: int) -> None:
         self._env = env
         self._centre, self._half = (env.high + env.low) / 2, half_range(env.low, env.high)

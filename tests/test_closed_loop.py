@@ -1,0 +1,202 @@
+"""Episodes in the compiled loop of policy and physics, against steps one by one, bit for bit; the loop against its numpy twin."""
+
+import os
+import signal
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from test_fast_envs import GYMNASIUM, SUITE, both
+
+from esac_mpi import kernels
+from esac_mpi.envs import UnstablePhysics
+from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.rollout import SLICE, Episode, play, playing
+from esac_mpi.transitions import Recorder
+
+LOOPS = {"numpy": kernels.NumpyLoop, kernels.NAME: kernels.Loop}
+
+
+def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
+    layout = Layout((env.observation_size, width, env.action_size))
+    random = np.random.default_rng(seed)
+    mean, std = random.normal(0, 0.1, env.observation_size), random.uniform(0.5, 2, env.observation_size)
+    normaliser = Normaliser(mean.astype(np.float32), std.astype(np.float32)) if seed else None
+    return Policy(layout, "relu", "tanh", env.low, env.high, normaliser).set(layout.initial(seed, 0))
+
+
+def played(env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0) -> tuple[Episode, np.ndarray]:
+    """Play an episode in the loop or step by step; return it and what was observed."""
+    seen: list[np.ndarray] = []
+    disturb = (lambda action: None) if one_by_one else None
+    return play(env, policy, seed, lambda row: seen.append(row.copy()), cap, disturb), np.array(seen)
+
+
+@pytest.mark.parametrize("id", GYMNASIUM + SUITE)
+def test_an_episode_in_the_loop_is_that_of_single_steps(id):
+    env, _ = both(id)
+    for seed in (0, 1):
+        fast, seen = played(env, policy_of(env, seed), False, seed, 150)
+        slow, expected = played(env, policy_of(env, seed), True, seed, 150)
+        assert fast == slow
+        assert fast.episodic_length == len(seen) <= 150
+        np.testing.assert_array_equal(seen, expected)
+
+
+def test_the_loop_is_used_and_a_recorder_is_not_passed_by(monkeypatch):
+    env, _ = both("HalfCheetah-v5")
+    policy = policy_of(env)
+    recorder = Recorder(env, 20)
+    assert play(recorder, policy, 3, cap=20) == play(env, policy, 3, cap=20)
+    assert recorder.count == 20
+    monkeypatch.setattr(env, "step", None)
+    assert play(env, policy, 3, cap=20).episodic_length == 20
+
+
+def test_others_get_their_turn_and_an_episode_ends_at_its_horizon_or_cap():
+    env, _ = both("Swimmer-v5")
+    assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3
+    assert play(env, policy_of(env), 0).episodic_length == env.horizon == 1000
+
+
+@pytest.mark.parametrize("id", ["dm_control/cheetah-run-v0", "HalfCheetah-v5"])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one, monkeypatch):
+    env, _ = both(id)
+    data = env._env.physics.data.ptr if id in SUITE else env._env.unwrapped.data
+    steps = []
+
+    def break_down(row: np.ndarray) -> None:
+        steps.append(row)
+        if len(steps) == SLICE + 1:  # seen before the step in single ones, after the run in the loop
+            data.qvel[0] = np.nan
+
+    disturb = (lambda action: None) if one_by_one else None
+    episode = play(env, policy_of(env), 0, break_down, 3 * SLICE, disturb)
+    assert np.isnan([episode.episodic_return, episode.sign_return]).all()
+    at = SLICE + 1 if one_by_one else 2 * SLICE + 1  # the suite raises; Gymnasium's physics is repaired and goes on
+    assert episode.episodic_length == (at if id in SUITE else 3 * SLICE)
+
+
+def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypatch):
+    env, _ = both("HalfCheetah-v5")
+    rows = np.zeros((4, env.observation_size), np.float32)
+    rows[-1, 2] = np.inf
+    monkeypatch.setattr(env.closed_loop, "run", lambda drive, observation, most: (rows, [1.0] * 3, False))
+    episode = play(env, policy_of(env), 0)
+    assert (np.isnan(episode.episodic_return), episode.episodic_length) == (True, 3)
+    assert env.not_finite == "observation[2] is inf"
+
+
+def toy(kind: Any, advance: Any, low: float = -np.inf, high: float = np.inf) -> tuple[Any, np.ndarray]:
+    """A loop over a point: two numbers are observed, the first up to 2, and their product is traced."""
+    state = np.array([[1.0, 9.0], [0.5, 9.0]])  # observed: its first column
+    product = np.zeros(1)
+    multiply = (np.multiply, state[:1, 0], state[1:, 0], product)
+    low_high = np.array([-2.0, -np.inf, low]), np.array([2.0, np.inf, high])
+    ctrl = np.zeros(1)
+    calls = (*advance(state, ctrl), multiply)
+    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), *low_high), state
+
+
+def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
+    return ((np.add, state[:1, 0], ctrl, state[:1, 0]),)
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_what_a_loop_reads(kind):
+    """1 + 0.5, 2 and 3.5: times 0.5; the trace ends the run at its bound, here 1.75."""
+    loop, _ = toy(kind, pushed, high=1.75)
+    observations, traces = np.zeros((5, 2), np.float32), np.zeros((5, 1))
+    loop.run(None, None, None, observations, traces, np.array([[0.5], [0.5], [1.5], [9.0]], np.float32))
+    assert (loop.steps, loop.within) == (3, False)
+    assert traces.ravel().tolist() == [0.5, 0.75, 1.0, 1.75, 0.0]
+    assert observations[:, 0].tolist() == [0.0, 1.5, 2.0, 2.0, 0.0]  # row 0 is its caller's; clipped to 2
+    assert observations[1:4, 1].tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_a_number_that_is_not_finite_ends_a_run(kind):
+    loop, state = toy(kind, pushed)
+    state[1, 0] = np.nan
+    loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), np.zeros((3, 1), np.float32))
+    assert (loop.steps, loop.within) == (1, False)
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_an_error_of_a_call_is_raised_and_the_steps_are_known(kind):
+    def failing(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
+        def fail() -> None:
+            if ctrl[0] > 1:
+                raise UnstablePhysics("no")
+
+        return (*pushed(state, ctrl), (fail,))
+
+    loop, _ = toy(kind, failing)
+    actions = np.array([[0.5], [2.0], [0.5]], np.float32)
+    with pytest.raises(UnstablePhysics):
+        loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), actions)
+    assert loop.steps == 2
+
+
+def test_a_signal_is_heard_within_a_run():
+    class Heard(Exception):
+        pass
+
+    def hear(number: int, frame: object) -> None:
+        raise Heard
+
+    loop, _ = toy(kernels.Loop, lambda state, ctrl: ((os.kill, os.getpid(), signal.SIGUSR1),))
+    before = signal.signal(signal.SIGUSR1, hear)
+    try:
+        with pytest.raises(Heard):
+            loop.run(None, None, None, np.zeros((99, 2), np.float32), np.zeros((99, 1)), np.zeros((98, 1), np.float32))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert loop.steps <= 2
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("id", ["Hopper-v5", "dm_control/cartpole-swingup-v0"])
+def test_the_twins_play_the_same_bits(id, kind, monkeypatch):
+    env, _ = both(id)
+    expected, seen = played(env, policy_of(env), False, cap=100)
+    monkeypatch.setattr(kernels, "Loop", kind)
+    made = type(env)(id)
+    assert isinstance(made.closed_loop._loop, kind)
+    if kind is not kernels.Loop or kernels.NAME == "numpy":
+        found = played(made, policy_of(made), False, cap=100)
+        assert found[0] == expected
+        np.testing.assert_array_equal(found[1], seen)
+
+
+@pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
+def test_a_loop_refuses_what_does_not_fit():
+    one, ctrl = np.ones(1), np.zeros(1)
+    with pytest.raises(ValueError, match="views"):
+        kernels.Loop(ctrl, (), (), 1, (np.zeros(2),), one, one)
+    with pytest.raises(ValueError, match="views"):
+        kernels.Loop(ctrl, (), (), 1, (), one, one)
+    with pytest.raises(ValueError, match="views"):
+        kernels.Loop(ctrl, (), (), 1, (np.zeros(1, np.float32),), one, one)
+    loop, _ = toy(kernels.Loop, pushed)
+    rows, traces, actions = np.zeros((2, 2), np.float32), np.zeros((2, 1)), np.zeros((1, 1), np.float32)
+    for wrong in ((rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, actions.astype(float))):
+        with pytest.raises(ValueError, match="numbers of type"):
+            loop.run(None, None, None, *wrong)
+    with pytest.raises(ValueError, match="network"):
+        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", -one.astype("f"), one.astype("f")), None, None, rows, traces, actions)
+
+
+def test_an_error_of_mujoco_is_unstable_physics():
+    env, _ = both("HalfCheetah-v5")
+    observation, policy = env.reset(0), policy_of(env)
+
+    def fail(*arrays: Any) -> None:
+        policy.drive(*arrays)
+        raise mujoco.FatalError("stack overflow")
+
+    rows, rewards, terminated = env.closed_loop.run(fail, observation, 3)
+    assert (len(rows), len(rewards), terminated) == (3, 3, True)
+    assert np.isnan(rewards).tolist() == [False, False, True]
