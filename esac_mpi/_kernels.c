@@ -1,4 +1,5 @@
-/* The hottest loops of an evaluating rank: addressed normal numbers, the forward pass of a policy, and policy and physics in turn.
+/* The hottest loops of an evaluating rank: addressed normal numbers, the forward pass of a policy,
+   and policy and physics in turn.
 
    Only + - * / sqrt and integer operations in a fixed order, and no fused multiply-add (-ffp-contract=off), so that the
    bits depend neither on the instruction set nor on the compiler. kernels.py states the same formulas in numpy. */
@@ -238,7 +239,8 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
-/* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite, 4: without Loop */
+/* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite,
+   4: without Loop */
 enum { INTERFACE = 5 };
 enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
@@ -725,33 +727,37 @@ static PyObject *all_finite(PyObject *module, PyObject *object)
     return PyBool_FromLong(are);
 }
 
-/* ---- Policy and physics in turn, where the simulator's numbers stay in one place; NumpyLoop of kernels.py says the same ---- */
+/* ---- Policy and physics in turn, with the simulator's numbers in place; kernels.py: NumpyLoop ---- */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *ctrl, *begin, *advance, *views; /* begin and advance: tuples of calls, each a function and its arguments */
-    Py_ssize_t acts, sees, numbers;            /* actions, observed numbers, and these with the traced ones after them */
-    double *control;                           /* [acts] */
-    const double **from;                       /* [numbers] where each lies */
-    double *low, *high;                        /* [numbers] what is observed is clipped to them; what is traced ends a run there */
-    Py_ssize_t steps;                          /* that the last run began */
-    char within;                               /* whether what it traced stayed between low and high */
+    PyObject *ctrl, *views;
+    PyObject *begin, *advance;     /* tuples of calls, each a tuple of a function and its arguments */
+    Py_ssize_t acts, sees, numbers; /* actions; observed numbers; these and the traced ones after them */
+    double *control;               /* [acts] */
+    const double **from;           /* [numbers] where each lies */
+    double *low, *high;            /* [numbers] clip what is observed, and end a run by what is traced */
+    Py_ssize_t steps;              /* that the last run began */
+    char within;                   /* whether what it traced last lay between low and high */
 } Loop;
 
-/* Open contiguous numbers, `count` of a kind, of any shape (of any count if it is -1); return how many, -1 with an error. */
-static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ssize_t count, int flags, const char *name)
+/* Open contiguous numbers, `count` of a kind, of any shape (of any count if it is -1); return how many,
+   -1 with an error. */
+static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ssize_t count,
+                             int flags, const char *name)
 {
     const Py_ssize_t size = kind == 'f' ? sizeof(float) : sizeof(double);
     if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) < 0)
         return -1;
     if (kind_of(view->format) == kind && (count < 0 || view->len == count * size))
         return view->len / size;
-    PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count, kind, view->len);
+    PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count, kind,
+                 view->len);
     PyBuffer_Release(view);
     return -1;
 }
 
-/* Note where each number of a float64 array of any shape and strides lies; return how many, -1 with an error. */
+/* Note where each number of a float64 array of any strides lies; return how many, -1 with an error. */
 static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
 {
     Py_buffer view;
@@ -759,7 +765,7 @@ static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
         return -1;
     Py_ssize_t n = view.len / (Py_ssize_t)sizeof(double);
     if (kind_of(view.format) != 'd' || n > room) {
-        PyErr_Format(PyExc_ValueError, "views must be float64, of as many numbers as low and high; got %zd more", n);
+        PyErr_Format(PyExc_ValueError, "views must be float64 and fit low and high; got %zd more", n);
         n = -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -789,15 +795,24 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_buffer control = {0}, low = {0}, high = {0};
     Py_ssize_t sees, found = 0;
     Loop *self = NULL;
-    if (!PyArg_ParseTuple(args, "OO!O!nO!OO", &ctrl, &PyTuple_Type, &begin, &PyTuple_Type, &advance, &sees, &PyTuple_Type, &views,
-                          &low_object, &high_object))
+    if (!PyArg_ParseTuple(args, "OO!O!nO!OO", &ctrl, &PyTuple_Type, &begin, &PyTuple_Type, &advance,
+                          &sees, &PyTuple_Type, &views, &low_object, &high_object))
         return NULL;
     const Py_ssize_t acts = numbers_of(ctrl, &control, 'd', -1, PyBUF_WRITABLE, "ctrl");
     const Py_ssize_t numbers = acts < 0 ? -1 : numbers_of(low_object, &low, 'd', -1, 0, "low");
-    if (numbers < 0 || numbers_of(high_object, &high, 'd', numbers, 0, "high") < 0 || !(self = (Loop *)type->tp_alloc(type, 0)))
+    if (numbers < 0 || numbers_of(high_object, &high, 'd', numbers, 0, "high") < 0)
         goto end;
-    self->ctrl = Py_NewRef(ctrl), self->begin = Py_NewRef(begin), self->advance = Py_NewRef(advance), self->views = Py_NewRef(views);
-    self->acts = acts, self->sees = sees, self->numbers = numbers, self->control = control.buf;
+    self = (Loop *)type->tp_alloc(type, 0);
+    if (!self)
+        goto end;
+    self->ctrl = Py_NewRef(ctrl);
+    self->begin = Py_NewRef(begin);
+    self->advance = Py_NewRef(advance);
+    self->views = Py_NewRef(views);
+    self->acts = acts;
+    self->sees = sees;
+    self->numbers = numbers;
+    self->control = control.buf;
     self->from = PyMem_Calloc((size_t)numbers + 1, sizeof *self->from);
     self->low = PyMem_Calloc(2 * (size_t)numbers + 1, sizeof *self->low);
     if (!self->from || !self->low) {
@@ -812,7 +827,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
             goto fail;
     if (found == numbers && sees >= 0 && sees <= numbers)
         goto end;
-    PyErr_Format(PyExc_ValueError, "views hold %zd numbers, of which %zd are observed; low and high have %zd", found, sees, numbers);
+    PyErr_Format(PyExc_ValueError, "views hold %zd numbers, %zd observed; low and high have %zd", found,
+                 sees, numbers);
 fail:
     Py_CLEAR(self);
 end:
@@ -827,7 +843,8 @@ static int called(PyObject *calls)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++) {
         PyObject *call = PyTuple_GET_ITEM(calls, i);
         PyObject *const *parts = ((PyTupleObject *)call)->ob_item;
-        PyObject *answer = PyObject_Vectorcall(parts[0], parts + 1, (size_t)(PyTuple_GET_SIZE(call) - 1), NULL);
+        const size_t arguments = (size_t)PyTuple_GET_SIZE(call) - 1;
+        PyObject *answer = PyObject_Vectorcall(parts[0], parts + 1, arguments, NULL);
         if (!answer)
             return -1;
         Py_DECREF(answer);
@@ -835,7 +852,7 @@ static int called(PyObject *calls)
     return 0;
 }
 
-/* Read what is observed, and what is traced; return whether the first is finite and the second within its ranges. */
+/* Read what is observed and what is traced; return whether those are finite and these within ranges. */
 static int read_numbers(Loop *self, float *observed, double *traced)
 {
     const Py_ssize_t sees = self->sees;
@@ -851,9 +868,12 @@ static int read_numbers(Loop *self, float *observed, double *traced)
     return self->within && (!observed || are_finite(observed, sees));
 }
 
-PyDoc_STRVAR(run_doc, "run(network, mean, std, observations, traces, actions): take n steps, or those to the first that ends a run.\n\n"
-                      "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32 [n, action]: what the\n"
-                      "steps begin with in row 0. network: a Perceptron, by which actions are filled; None: they are given.");
+PyDoc_STRVAR(run_doc,
+             "run(network, mean, std, observations, traces, actions): take n steps, or those to the first\n"
+             "that ends a run.\n\n"
+             "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32 [n, action]:\n"
+             "what the steps begin with in row 0. network: a Perceptron, which fills in the actions; None:\n"
+             "they are given.");
 
 static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
 {
@@ -868,19 +888,22 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
     const Py_ssize_t sees = self->sees, traces = self->numbers - sees, acts = self->acts;
     const int given = network ? PyBUF_WRITABLE : 0;
     self->steps = 0;
-    if (network && (network->layer[0].inputs != sees || network->layer[network->layers - 1].outputs != acts)) {
+    if (network
+        && (network->layer[0].inputs != sees || network->layer[network->layers - 1].outputs != acts)) {
         PyErr_Format(PyExc_ValueError, "the network must have %zd inputs and %zd outputs", sees, acts);
         return NULL;
     }
-    Py_ssize_t steps = numbers_of(args[5], &view[ACTIONS], 'f', -1, given, "actions");
-    if (steps < 0 || (steps /= acts, numbers_of(args[3], &view[OBSERVATIONS], 'f', (steps + 1) * sees, PyBUF_WRITABLE, "observations") < 0)
-        || numbers_of(args[4], &view[TRACES], 'd', (steps + 1) * traces, PyBUF_WRITABLE, "traces") < 0)
+    const Py_ssize_t all = numbers_of(args[5], &view[ACTIONS], 'f', -1, given, "actions");
+    const Py_ssize_t steps = acts ? all / acts : 0, rows = steps + 1;
+    Py_buffer *const seen = &view[OBSERVATIONS], *const kept = &view[TRACES];
+    if (all < 0 || numbers_of(args[3], seen, 'f', rows * sees, PyBUF_WRITABLE, "observations") < 0
+        || numbers_of(args[4], kept, 'd', rows * traces, PyBUF_WRITABLE, "traces") < 0)
         goto end;
-    if (args[1] != Py_None
-        && (vector(args[1], &view[MEAN], sees, 0, "mean") < 0 || vector(args[2], &view[STD], sees, 0, "std") < 0))
+    if (args[1] != Py_None && (vector(args[1], &view[MEAN], sees, 0, "mean") < 0
+                               || vector(args[2], &view[STD], sees, 0, "std") < 0))
         goto end;
-    float *observed = view[OBSERVATIONS].buf, *action = view[ACTIONS].buf;
-    double *traced = view[TRACES].buf;
+    float *observed = seen->buf, *action = view[ACTIONS].buf;
+    double *traced = kept->buf;
     if (called(self->begin) < 0)
         goto end;
     read_numbers(self, NULL, traced);

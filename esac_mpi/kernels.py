@@ -1,4 +1,4 @@
-"""What an evaluating rank spends its time on: normal numbers, the forward pass of a policy, sums over observations, its loop.
+"""What an evaluating rank spends its time on: numbers, policies, sums over observations, its loop.
 
 Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
 which. The normal numbers, and the sums over observations, are the same bits either way. The forward passes differ in the last
@@ -176,32 +176,40 @@ class NumpyPerceptron:
 
 
 class NumpyLoop:
-    """Policy and physics in turn: what a policy acts on and what rewards are made of, read where the simulator holds it.
+    """Policy and physics in turn; what both need is read where the simulator holds it.
 
-    ctrl: the simulator's actions, float64 [action]. A run calls `begin`, each step `advance`: tuples of (function, *arguments).
-    views: live arrays, float64. Their first `sees` numbers are observed, clipped to `low` and `high` [numbers]; the rest are
-    traced.
+    ctrl: the simulator's actions, float64 [action]. A run calls `begin`, each step `advance`:
+    tuples of (function, *arguments). views: live arrays, float64. Their first `sees` numbers are
+    observed, clipped to `low` and `high` [numbers]; the rest are traced.
     """
 
     def __init__(
-        self, ctrl: np.ndarray, begin: tuple[Any, ...], advance: tuple[Any, ...], sees: int, views: tuple[np.ndarray, ...],
-        low: np.ndarray, high: np.ndarray,
+        self, ctrl: np.ndarray, begin: tuple[Any, ...], advance: tuple[Any, ...], sees: int,
+        views: tuple[np.ndarray, ...], low: np.ndarray, high: np.ndarray,
     ) -> None:  # fmt: skip
-        self._ctrl, self._begin, self._advance, self._sees, self._views = ctrl, begin, advance, sees, views
-        self._low, self._high = low, high
-        self.steps, self.within = 0, True
+        self._ctrl = ctrl
+        self._begin = begin
+        self._advance = advance
+        self._sees = sees
+        self._views = views
+        self._low = low
+        self._high = high
+        self.steps = 0
+        self.within = True
 
     def run(
         self, network: Any, mean: np.ndarray | None, std: np.ndarray | None,
         observations: np.ndarray, traces: np.ndarray, actions: np.ndarray,
     ) -> None:  # fmt: skip
-        """Take n steps; leave how many there were in `steps`, and in `within` whether the last trace lay between low and high.
+        """Take n steps, or fewer; `steps` is how many, `within` whether the last trace was in range.
 
-        observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64 [n + 1, traced], actions float32
-        [n, action], which the network writes; None: they are given. Ends with a trace beyond its range, or at it, and with an
-        observation that is not finite.
+        observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64
+        [n + 1, traced], actions float32 [n, action], which the network writes; None: they are given.
+        A trace at an end of its range or beyond ends a run, and so does an observation that is not
+        finite.
         """
-        self.steps, sees = 0, self._sees
+        self.steps = 0
+        sees = self._sees
         self._call(self._begin)
         traces[0] = self._read()[sees:]
         for i, action in enumerate(actions):

@@ -1,7 +1,8 @@
-"""The closed loop of a task whose formulas are ours: policy and physics in turn, in `kernels.Loop`, and its rewards afterwards.
+"""The closed loop of a task whose formulas are ours: policy and physics in turn, rewards afterwards.
 
-Rewards are made of many steps at once, of what the loop traced, so that numpy's cost of a call is shared. Steps one by one, as
-learners and recorders take them, go through the same loop and formulas.
+The loop is `kernels.Loop`. Rewards are made for many steps at once, of what it traced, so that they
+share numpy's cost of a call. Single steps, as learners and recorders take them, go through the same
+loop and formulas.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,42 +20,52 @@ Judge = Callable[[np.ndarray, np.ndarray, bool], tuple[np.ndarray, bool]]
 
 
 class ClosedLoop:
-    """A task in MuJoCo: what advances it, what of it is observed (clipped to its range, if it has one), and how it pays.
+    """A task in MuJoCo: what advances it, what is observed (clipped to its range), how it pays.
 
-    traced: what `judge` reads. judge(traces [n + 1, traced], actions float32 [n, action], within) returns the rewards [n] and
-    whether the last step terminates; row 0 is from before the first step. A number at an end of its range or beyond, or nan,
-    ends a run, and nothing else can terminate: within = every traced number lay inside after the last step. derive: calls that
-    make what is observed or traced of the simulator's state. begin: calls before the first step of a run.
+    traced: what `judge` reads. judge(traces [n + 1, traced], actions float32 [n, action], within)
+    returns the rewards [n] and whether the last step terminates; row 0 is from before the first step.
+    A number at an end of its range or beyond, or nan, ends a run, and nothing else can terminate:
+    within = every traced number lay inside after the last step. derive: calls that make what is
+    observed or traced of the simulator's state. begin: calls before the first step of a run.
     """
 
     def __init__(
-        self, ctrl: np.ndarray, advance: Sequence[Call], observed: Sequence[Part], traced: Sequence[Part], judge: Judge,
-        derive: Sequence[Call] = (), begin: Sequence[Call] = (),
+        self, ctrl: np.ndarray, advance: Sequence[Call], observed: Sequence[Part], traced: Sequence[Part],
+        judge: Judge, derive: Sequence[Call] = (), begin: Sequence[Call] = (),
     ) -> None:  # fmt: skip
-        seen, parts = [_with_range(part) for part in observed], [_with_range(part) for part in [*observed, *traced]]
+        seen = [_with_range(part) for part in observed]
+        parts = [*seen, *(_with_range(part) for part in traced)]
         low, high = (np.concatenate([np.full(part[0].size, part[side]) for part in parts]) for side in (1, 2))
         self._sees = sum(view.size for view, _, _ in seen)
         views = tuple(view for view, _, _ in parts)
-        self._loop = kernels.Loop(ctrl, (*begin, *derive), (*advance, *derive), self._sees, views, low, high)
-        self._judge, self._acts, self._traced = judge, ctrl.size, low.size - self._sees
+        first, each = (*begin, *derive), (*advance, *derive)
+        self._loop = kernels.Loop(ctrl, first, each, self._sees, views, low, high)
+        self._judge = judge
+        self._acts = ctrl.size
+        self._traced = low.size - self._sees
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        """Take an action, float32 [action]; return observation, float32 [observation], reward and whether the task terminated."""
+        """Take an action, float32 [action]; return observation, reward and termination."""
         actions = np.ascontiguousarray(action, np.float32)[None]
-        observations, traces = np.empty((2, self._sees), np.float32), np.empty((2, self._traced))
+        observations = np.empty((2, self._sees), np.float32)
+        traces = np.empty((2, self._traced))
         self._loop.run(None, None, None, observations, traces, actions)
         rewards, terminated = self._judge(traces, actions, self._loop.within)
         return observations[1], float(rewards[0]), terminated
 
     def run(self, drive: Callable[..., None], observation: np.ndarray, most: int) -> tuple[np.ndarray, list[float], bool]:
-        """Take up to `most` steps by a policy's `drive`; return observations, float32 [n + 1, observation], rewards, termination.
+        """Take up to `most` steps by a policy's `drive`; return observations, rewards, termination.
 
-        observation: what is acted on first, the first of those that are returned; only the last one may be not finite. A step
-        that the physics cannot make has no observation, the reward nan, and terminates.
+        observations: float32 [n + 1, observation], first the one that is given; only the last may be
+        not finite. A step that the physics cannot make has no observation, the reward nan, and
+        terminates.
         """
-        observations, traces = np.empty((most + 1, self._sees), np.float32), np.empty((most + 1, self._traced))
+        observations = np.empty((most + 1, self._sees), np.float32)
+        traces = np.empty((most + 1, self._traced))
         actions = np.empty((most, self._acts), np.float32)
-        observations[0], failed, loop = observation, False, self._loop
+        observations[0] = observation
+        loop = self._loop
+        failed = False
         try:
             drive(loop, observations, traces, actions)
         except Exception as error:
@@ -62,24 +73,26 @@ class ClosedLoop:
                 raise
             failed = True
         n = loop.steps - failed
-        rewards, terminated = self._judge(traces[: n + 1], actions[:n], loop.within) if n else (np.zeros(0), False)
+        rewards, terminated = np.zeros(0), False
+        if n:
+            rewards, terminated = self._judge(traces[: n + 1], actions[:n], loop.within)
         return observations[: n + 1], [*rewards.tolist(), *[np.nan] * failed], terminated or failed
 
 
 def is_unstable(error: BaseException) -> bool:
-    """Return whether an error is MuJoCo's about its physics, or dm_control's, which is not imported for that."""
+    """Return whether an error is MuJoCo's about its physics, or dm_control's (not imported for that)."""
     return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
 
 
 def healthy(n: int, within: bool) -> np.ndarray:
-    """Return which of n steps left every traced number within its range, bool [n]: all but perhaps the last."""
+    """Return which of n steps kept within range, bool [n]: all but perhaps the last."""
     found = np.ones(n, bool)
     found[-1] = within
     return found
 
 
 def powers(values: np.ndarray) -> np.ndarray:
-    """Return the squares of values as the libraries have a single number's: by the C library's power, not always the product."""
+    """Return squares as the libraries have a single number's: C's power, not always the product."""
     return np.array([value**2 for value in values.flat]).reshape(values.shape)
 
 
