@@ -207,6 +207,9 @@ def _positions(env: Any, joints: list[str]) -> list[np.ndarray]:
 
 def _gaussian(outside: np.ndarray, margin: float) -> np.ndarray:
     """Return rewards.tolerance of numbers, one by one, `outside` their bounds (within them: 0 or less) in its default form."""
+    if outside.size == 1:  # a single step, for which numpy's calls are what costs
+        one = outside[0]
+        return np.array([1.0 if one <= 0 else np.exp(-0.5 * (one / margin * GAUSSIAN) ** 2)])
     return np.where(outside <= 0, 1.0, np.exp(-0.5 * powers(outside / margin * GAUSSIAN)))
 
 
@@ -217,6 +220,10 @@ def _gaussians(values: np.ndarray, margin: float) -> np.ndarray:
 
 def _linear(outside: np.ndarray, margin: float, value_at_margin: float) -> np.ndarray:
     """Return rewards.tolerance of numbers that lie `outside` their bounds (within them: 0 or less) in its linear form."""
+    if outside.size == 1:
+        one = outside.item()
+        fallen = one / margin * (1 - value_at_margin)
+        return np.array([1.0 if one <= 0 else 1 - fallen if fallen < 1 else 0.0])
     fall = outside / margin * (1 - value_at_margin)
     return np.where(outside <= 0, 1.0, np.where(fall < 1, 1 - fall, 0.0))
 
