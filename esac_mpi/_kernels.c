@@ -731,14 +731,16 @@ static PyObject *all_finite(PyObject *module, PyObject *object)
 
 typedef struct {
     PyObject_HEAD
-    PyObject *ctrl, *views;
-    PyObject *begin, *advance;     /* tuples of calls, each a tuple of a function and its arguments */
-    Py_ssize_t acts, sees, numbers; /* actions; observed numbers; these and the traced ones after them */
-    double *control;               /* [acts] */
-    const double **from;           /* [numbers] where each lies */
-    double *low, *high;            /* [numbers] clip what is observed, and end a run by what is traced */
-    Py_ssize_t steps;              /* that the last run began */
-    char within;                   /* whether what it traced last lay between low and high */
+    PyObject *begin, *advance; /* tuples of calls, each a tuple of a function and its arguments */
+    PyObject *views;           /* own the memory of `from` */
+    Py_buffer ctrl;            /* float64 [acts] */
+    Py_buffer ranges;          /* float64 [2, numbers] clip what is observed; the rest ends a run */
+    Py_buffer alarms;          /* int32 [any], end a run where one is not 0 */
+    Py_ssize_t acts, sees;     /* actions and observed numbers */
+    Py_ssize_t numbers;        /* the observed ones and the traced ones after them */
+    const double **from;       /* [numbers] where each lies */
+    Py_ssize_t steps;          /* that the last run began */
+    char within;               /* whether what it traced last lay in its ranges */
 } Loop;
 
 /* Open contiguous numbers, `count` of a kind, of any shape (of any count if it is -1); return how many,
@@ -765,7 +767,7 @@ static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
         return -1;
     Py_ssize_t n = view.len / (Py_ssize_t)sizeof(double);
     if (kind_of(view.format) != 'd' || n > room) {
-        PyErr_Format(PyExc_ValueError, "views must be float64 and fit low and high; got %zd more", n);
+        PyErr_Format(PyExc_ValueError, "views must be float64 and fit the ranges; got %zd more", n);
         n = -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -780,62 +782,51 @@ static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
 
 static void loop_dealloc(Loop *self)
 {
-    Py_XDECREF(self->ctrl);
     Py_XDECREF(self->begin);
     Py_XDECREF(self->advance);
     Py_XDECREF(self->views);
+    PyBuffer_Release(&self->ctrl);
+    PyBuffer_Release(&self->ranges);
+    PyBuffer_Release(&self->alarms);
     PyMem_Free(self->from);
-    PyMem_Free(self->low);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *ctrl, *begin, *advance, *views, *low_object, *high_object;
-    Py_buffer control = {0}, low = {0}, high = {0};
+    PyObject *ctrl, *begin, *advance, *views, *ranges, *alarms;
     Py_ssize_t sees, found = 0;
-    Loop *self = NULL;
     if (!PyArg_ParseTuple(args, "OO!O!nO!OO", &ctrl, &PyTuple_Type, &begin, &PyTuple_Type, &advance,
-                          &sees, &PyTuple_Type, &views, &low_object, &high_object))
+                          &sees, &PyTuple_Type, &views, &ranges, &alarms))
         return NULL;
-    const Py_ssize_t acts = numbers_of(ctrl, &control, 'd', -1, PyBUF_WRITABLE, "ctrl");
-    const Py_ssize_t numbers = acts < 0 ? -1 : numbers_of(low_object, &low, 'd', -1, 0, "low");
-    if (numbers < 0 || numbers_of(high_object, &high, 'd', numbers, 0, "high") < 0)
-        goto end;
-    self = (Loop *)type->tp_alloc(type, 0);
+    Loop *self = (Loop *)type->tp_alloc(type, 0);
     if (!self)
-        goto end;
-    self->ctrl = Py_NewRef(ctrl);
+        return NULL;
     self->begin = Py_NewRef(begin);
     self->advance = Py_NewRef(advance);
     self->views = Py_NewRef(views);
-    self->acts = acts;
     self->sees = sees;
-    self->numbers = numbers;
-    self->control = control.buf;
+    self->acts = numbers_of(ctrl, &self->ctrl, 'd', -1, PyBUF_WRITABLE, "ctrl");
+    if (self->acts < 0 || numbers_of(ranges, &self->ranges, 'd', -1, 0, "ranges") < 0
+        || PyObject_GetBuffer(alarms, &self->alarms, PyBUF_STRIDES) < 0)
+        goto fail;
+    const Py_ssize_t numbers = self->numbers = self->ranges.len / (2 * (Py_ssize_t)sizeof(double));
     self->from = PyMem_Calloc((size_t)numbers + 1, sizeof *self->from);
-    self->low = PyMem_Calloc(2 * (size_t)numbers + 1, sizeof *self->low);
-    if (!self->from || !self->low) {
+    if (!self->from) {
         PyErr_NoMemory();
         goto fail;
     }
-    self->high = self->low + numbers;
-    memcpy(self->low, low.buf, (size_t)low.len);
-    memcpy(self->high, high.buf, (size_t)high.len);
     for (Py_ssize_t i = 0, n; i < PyTuple_GET_SIZE(views); i++, found += n)
         if ((n = locate(PyTuple_GET_ITEM(views, i), self->from + found, numbers - found)) < 0)
             goto fail;
-    if (found == numbers && sees >= 0 && sees <= numbers)
-        goto end;
-    PyErr_Format(PyExc_ValueError, "views hold %zd numbers, %zd observed; low and high have %zd", found,
-                 sees, numbers);
+    const int flat = self->alarms.ndim == 1 && self->alarms.itemsize == sizeof(int32_t);
+    if (flat && found == numbers && sees >= 0 && sees <= numbers)
+        return (PyObject *)self;
+    PyErr_Format(PyExc_ValueError, "views hold %zd numbers, %zd observed, ranges are of %zd; alarms %s",
+                 found, sees, numbers, flat ? "are int32 [n]" : "must be int32 [n]");
 fail:
-    Py_CLEAR(self);
-end:
-    PyBuffer_Release(&control);
-    PyBuffer_Release(&low);
-    PyBuffer_Release(&high);
-    return (PyObject *)self;
+    Py_DECREF(self);
+    return NULL;
 }
 
 static int called(PyObject *calls)
@@ -852,20 +843,25 @@ static int called(PyObject *calls)
     return 0;
 }
 
-/* Read what is observed and what is traced; return whether those are finite and these within ranges. */
+/* Read what is observed and what is traced; return whether those are finite, these within ranges, and
+   no alarm is given. */
 static int read_numbers(Loop *self, float *observed, double *traced)
 {
     const Py_ssize_t sees = self->sees;
+    const double *const low = self->ranges.buf, *const high = low + self->numbers;
     for (Py_ssize_t i = 0; observed && i < sees; i++) {
-        const double x = *self->from[i], y = x < self->low[i] ? self->low[i] : x;
-        observed[i] = (float)(y > self->high[i] ? self->high[i] : y); /* nan stays nan */
+        const double x = *self->from[i], y = x < low[i] ? low[i] : x;
+        observed[i] = (float)(y > high[i] ? high[i] : y); /* nan stays nan */
     }
     self->within = 1;
     for (Py_ssize_t i = sees; i < self->numbers; i++) {
         const double x = traced[i - sees] = *self->from[i];
-        self->within &= self->low[i] < x && x < self->high[i];
+        self->within &= low[i] < x && x < high[i];
     }
-    return self->within && (!observed || are_finite(observed, sees));
+    int alarmed = 0;
+    for (Py_ssize_t i = 0; i < self->alarms.shape[0]; i++)
+        alarmed |= *(const int32_t *)((const char *)self->alarms.buf + i * self->alarms.strides[0]);
+    return self->within && !alarmed && (!observed || are_finite(observed, sees));
 }
 
 PyDoc_STRVAR(run_doc,
@@ -873,7 +869,7 @@ PyDoc_STRVAR(run_doc,
              "that ends a run.\n\n"
              "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32 [n, action]:\n"
              "what the steps begin with in row 0. network: a Perceptron, which fills in the actions; None:\n"
-             "they are given.");
+             "they are given. Of no steps, the state as it is is observed in row 0.");
 
 static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
 {
@@ -906,7 +902,7 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
     double *traced = kept->buf;
     if (called(self->begin) < 0)
         goto end;
-    read_numbers(self, NULL, traced);
+    read_numbers(self, steps ? NULL : observed, traced);
     for (int going = 1; going && self->steps < steps; action += acts) {
         if (network) {
             memcpy(network->x[0], observed, (size_t)sees * sizeof *observed);
@@ -914,7 +910,7 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
             decide(network, 1, action);
         }
         for (Py_ssize_t i = 0; i < acts; i++)
-            self->control[i] = action[i];
+            ((double *)self->ctrl.buf)[i] = action[i];
         self->steps++;
         if (PyErr_CheckSignals() < 0 || called(self->advance) < 0)
             goto end;
@@ -941,7 +937,7 @@ static PyMemberDef loop_members[] = {
 static PyTypeObject loop_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "esac_mpi._kernels.Loop",
-    .tp_doc = PyDoc_STR("Loop(ctrl, begin, advance, sees, views, low, high): policy and physics in turn."),
+    .tp_doc = PyDoc_STR("Loop(ctrl, begin, advance, sees, views, ranges, alarms): policy and physics."),
     .tp_basicsize = sizeof(Loop),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = loop_new,

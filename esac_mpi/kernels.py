@@ -180,20 +180,20 @@ class NumpyLoop:
 
     ctrl: the simulator's actions, float64 [action]. A run calls `begin`, each step `advance`:
     tuples of (function, *arguments). views: live arrays, float64. Their first `sees` numbers are
-    observed, clipped to `low` and `high` [numbers]; the rest are traced.
+    observed, clipped to `ranges` [2, numbers]; the rest are traced. alarms: int32 [any].
     """
 
     def __init__(
         self, ctrl: np.ndarray, begin: tuple[Any, ...], advance: tuple[Any, ...], sees: int,
-        views: tuple[np.ndarray, ...], low: np.ndarray, high: np.ndarray,
+        views: tuple[np.ndarray, ...], ranges: np.ndarray, alarms: np.ndarray,
     ) -> None:  # fmt: skip
         self._ctrl = ctrl
         self._begin = begin
         self._advance = advance
         self._sees = sees
         self._views = views
-        self._low = low
-        self._high = high
+        self._low, self._high = ranges
+        self._alarms = alarms
         self.steps = 0
         self.within = True
 
@@ -206,13 +206,16 @@ class NumpyLoop:
         observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64
         [n + 1, traced], actions float32 [n, action], which the network writes; None: they are given.
         A trace at an end of its range or beyond ends a run, and so does an observation that is not
-        finite.
+        finite, or an alarm. Of no steps, the state as it is is observed in row 0.
         """
         self.steps = 0
         sees = self._sees
         self._call(self._begin)
-        traces[0] = self._read()[sees:]
-        for i, action in enumerate(actions):
+        numbers = self._read()
+        traces[0] = numbers[sees:]
+        if not len(actions):
+            observations[0] = np.clip(numbers[:sees], self._low[:sees], self._high[:sees])
+        for i, action in enumerate(actions.reshape(-1, self._ctrl.size)):
             if network is not None:
                 network.act(observations[i], action, True, mean, std)
             self._ctrl[:] = action
@@ -222,7 +225,7 @@ class NumpyLoop:
             observations[i + 1] = np.clip(numbers[:sees], self._low[:sees], self._high[:sees])
             traces[i + 1] = traced = numbers[sees:]
             self.within = bool(((self._low[sees:] < traced) & (traced < self._high[sees:])).all())
-            if not (self.within and numpy_finite(observations[i + 1])):
+            if not (self.within and numpy_finite(observations[i + 1])) or self._alarms.any():
                 return
 
     def _call(self, calls: tuple[Any, ...]) -> None:

@@ -103,12 +103,14 @@ def playing(
                 observation, reward, terminated, truncated = env.step(action)
                 rewards = [reward]
             else:
-                observations, rewards, terminated = loop.run(policy.drive, observation, min(SLICE, end - length))
+                run = loop.run(policy.drive, observation, min(SLICE, end - length))
+                rewards = run.rewards
+                terminated = run.terminated
                 if watch is not None:
-                    for row in observations[: len(rewards)]:
+                    for row in run.observations[: len(rewards)]:
                         watch(row)
                 length += len(rewards)
-                observation = finite(env, "observation", observations[-1])
+                observation = finite(env, "observation", run.observations[-1])
             for reward in rewards:
                 total += reward if abs(reward) <= LARGEST else np.nan
                 signs += 1 if reward > 0 else -1 if reward < 0 else 0

@@ -11,6 +11,7 @@ from test_fast_envs import GYMNASIUM, SUITE, both
 
 from esac_mpi import kernels
 from esac_mpi.envs import UnstablePhysics
+from esac_mpi.envs.closed_loop import Run
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.rollout import SLICE, Episode, play, playing
 from esac_mpi.transitions import Recorder
@@ -83,7 +84,8 @@ def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypa
     env, _ = both("HalfCheetah-v5")
     rows = np.zeros((4, env.observation_size), np.float32)
     rows[-1, 2] = np.inf
-    monkeypatch.setattr(env.closed_loop, "run", lambda drive, observation, most: (rows, [1.0] * 3, False))
+    run = Run(rows, np.zeros((3, env.action_size), np.float32), [1.0] * 3, False)
+    monkeypatch.setattr(env.closed_loop, "run", lambda drive, observation, most: run)
     episode = play(env, policy_of(env), 0)
     assert (np.isnan(episode.episodic_return), episode.episodic_length) == (True, 3)
     assert env.not_finite == "observation[2] is inf"
@@ -94,10 +96,11 @@ def toy(kind: Any, advance: Any, low: float = -np.inf, high: float = np.inf) -> 
     state = np.array([[1.0, 9.0], [0.5, 9.0]])  # observed: its first column
     product = np.zeros(1)
     multiply = (np.multiply, state[:1, 0], state[1:, 0], product)
-    low_high = np.array([-2.0, -np.inf, low]), np.array([2.0, np.inf, high])
+    ranges = np.array([[-2.0, -np.inf, low], [2.0, np.inf, high]])
     ctrl = np.zeros(1)
     calls = (*advance(state, ctrl), multiply)
-    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), *low_high), state
+    alarms = np.zeros((2, 2), np.int32)[:, 1]
+    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, alarms), state
 
 
 def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
@@ -173,13 +176,12 @@ def test_the_twins_play_the_same_bits(id, kind, monkeypatch):
 
 @pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 def test_a_loop_refuses_what_does_not_fit():
-    one, ctrl = np.ones(1), np.zeros(1)
-    with pytest.raises(ValueError, match="views"):
-        kernels.Loop(ctrl, (), (), 1, (np.zeros(2),), one, one)
-    with pytest.raises(ValueError, match="views"):
-        kernels.Loop(ctrl, (), (), 1, (), one, one)
-    with pytest.raises(ValueError, match="views"):
-        kernels.Loop(ctrl, (), (), 1, (np.zeros(1, np.float32),), one, one)
+    one, ctrl, calm = np.ones(1), np.zeros(1), np.zeros(2, np.int32)
+    for views in ((np.zeros(2),), (), (np.zeros(1, np.float32),)):
+        with pytest.raises(ValueError, match="views"):
+            kernels.Loop(ctrl, (), (), 1, views, np.ones((2, 1)), calm)
+    with pytest.raises(ValueError, match="alarms"):
+        kernels.Loop(ctrl, (), (), 1, (one,), np.ones((2, 1)), one)
     loop, _ = toy(kernels.Loop, pushed)
     rows, traces, actions = np.zeros((2, 2), np.float32), np.zeros((2, 1)), np.zeros((1, 1), np.float32)
     for wrong in ((rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, actions.astype(float))):
@@ -197,6 +199,7 @@ def test_an_error_of_mujoco_is_unstable_physics():
         policy.drive(*arrays)
         raise mujoco.FatalError("stack overflow")
 
-    rows, rewards, terminated = env.closed_loop.run(fail, observation, 3)
-    assert (len(rows), len(rewards), terminated) == (3, 3, True)
-    assert np.isnan(rewards).tolist() == [False, False, True]
+    env.closed_loop.run(policy.drive, observation, 1)  # to know that three steps are soon taken
+    run = env.closed_loop.run(fail, observation, 3)
+    assert (len(run.observations), len(run.actions), run.terminated) == (3, 2, True)
+    assert np.isnan(run.rewards).tolist() == [False, False, True]

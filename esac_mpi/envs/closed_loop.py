@@ -1,70 +1,91 @@
 """The closed loop of a task whose formulas are ours: policy and physics in turn, rewards afterwards.
 
-The loop is `kernels.Loop`. Rewards are made for many steps at once, of what it traced, so that they
-share numpy's cost of a call. Single steps, as learners and recorders take them, go through the same
-loop and formulas.
+The loop is `kernels.Loop`. The rewards of a run are made at once, of what it traced, so that its
+steps share numpy's cost of a call. The same formulas take the numbers of a single step.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 from esac_mpi import kernels
 from esac_mpi.envs import is_of
+from esac_mpi.turns import LONGEST
 
 Call = tuple[Any, ...]  # a function and its arguments
 Part = np.ndarray | tuple[np.ndarray, float, float]  # a live view, float64, alone or with its range
-Judge = Callable[[np.ndarray, np.ndarray, bool], tuple[np.ndarray, bool]]
+Judge = Callable[[Any, Any, np.ndarray, Any], tuple[Any, Any]]
+NO_ALARMS = np.zeros(0, np.int32)
+
+
+class Run(NamedTuple):
+    """What n steps gave, and perhaps a last one that the physics could not make: its reward is nan."""
+
+    observations: np.ndarray  # float32 [n + 1, observation]; only the last may be not finite
+    actions: np.ndarray  # float32 [n, action]
+    rewards: list[float]
+    terminated: bool
 
 
 class ClosedLoop:
     """A task in MuJoCo: what advances it, what is observed (clipped to its range), how it pays.
 
-    traced: what `judge` reads. judge(traces [n + 1, traced], actions float32 [n, action], within)
-    returns the rewards [n] and whether the last step terminates; row 0 is from before the first step.
-    A number at an end of its range or beyond, or nan, ends a run, and nothing else can terminate:
-    within = every traced number lay inside after the last step. derive: calls that make what is
-    observed or traced of the simulator's state. begin: calls before the first step of a run.
+    traced: what `judge` reads, number by number. judge(before, after, actions, healthy) returns
+    reward and whether the task goes on. It is given the floats of a single step, or arrays [n] of a
+    run, actions float32 [action] or [n, action]. A number at an end of its range or beyond, or nan,
+    ends a run, and nothing else can terminate: healthy = all numbers lie inside after the step.
+    begin: calls before the first step of a run. alarms: int32, end a run where one is not 0.
+    restart(seed): puts the simulator in a start state; None = the library must.
     """
 
     def __init__(
         self, ctrl: np.ndarray, advance: Sequence[Call], observed: Sequence[Part], traced: Sequence[Part],
-        judge: Judge, derive: Sequence[Call] = (), begin: Sequence[Call] = (),
+        judge: Judge, begin: Sequence[Call] = (), alarms: np.ndarray = NO_ALARMS,
+        restart: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
-        seen = [_with_range(part) for part in observed]
-        parts = [*seen, *(_with_range(part) for part in traced)]
-        low, high = (np.concatenate([np.full(part[0].size, part[side]) for part in parts]) for side in (1, 2))
-        self._sees = sum(view.size for view, _, _ in seen)
+        parts = [part if isinstance(part, tuple) else (part, -np.inf, np.inf) for part in (*observed, *traced)]
         views = tuple(view for view, _, _ in parts)
-        first, each = (*begin, *derive), (*advance, *derive)
-        self._loop = kernels.Loop(ctrl, first, each, self._sees, views, low, high)
+        ranges = np.hstack([np.full((view.size, 2), ends).T for view, *ends in parts])
+        self._sees = sum(view.size for view in views[: len(observed)])
+        calls = tuple(begin), tuple(advance)
+        self._loop = kernels.Loop(ctrl, *calls, self._sees, views, ranges.copy(), alarms)
         self._judge = judge
         self._acts = ctrl.size
-        self._traced = low.size - self._sees
+        self._pair = np.empty((2, ranges.shape[1] - self._sees))  # what a single step traces
+        self._most = 1  # steps that take LONGEST, by the last run
+        self.restart = restart
+
+    def look(self) -> np.ndarray:
+        """Observe the state as it is."""
+        observations = np.empty((1, self._sees), np.float32)
+        nothing = np.empty((0, self._acts), np.float32)
+        self._loop.run(None, None, None, observations, self._pair[:1], nothing)
+        return observations[0]
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
         """Take an action, float32 [action]; return observation, reward and termination."""
-        actions = np.ascontiguousarray(action, np.float32)[None]
+        action = np.ascontiguousarray(action, np.float32)
         observations = np.empty((2, self._sees), np.float32)
-        traces = np.empty((2, self._traced))
-        self._loop.run(None, None, None, observations, traces, actions)
-        rewards, terminated = self._judge(traces, actions, self._loop.within)
-        return observations[1], float(rewards[0]), terminated
+        self._loop.run(None, None, None, observations, self._pair, action)
+        before, after = self._pair.tolist()
+        reward, goes_on = self._judge(before, after, action, self._loop.within)
+        return observations[1], float(reward), not goes_on
 
-    def run(self, drive: Callable[..., None], observation: np.ndarray, most: int) -> tuple[np.ndarray, list[float], bool]:
-        """Take up to `most` steps by a policy's `drive`; return observations, rewards, termination.
+    def run(self, drive: Callable[..., None], observation: np.ndarray, most: int) -> Run:
+        """Take up to `most` steps by a policy's `drive`, fewer where these would take too long.
 
-        observations: float32 [n + 1, observation], first the one that is given; only the last may be
-        not finite. A step that the physics cannot make has no observation, the reward nan, and
-        terminates.
+        A step that the physics cannot make terminates.
         """
+        most = min(most, self._most)
         observations = np.empty((most + 1, self._sees), np.float32)
-        traces = np.empty((most + 1, self._traced))
+        traces = np.empty((most + 1, self._pair.shape[1]))
         actions = np.empty((most, self._acts), np.float32)
         observations[0] = observation
         loop = self._loop
+        start = time.monotonic()
         failed = False
         try:
             drive(loop, observations, traces, actions)
@@ -72,11 +93,17 @@ class ClosedLoop:
             if not is_unstable(error):
                 raise
             failed = True
+        self._most = 1 + int(LONGEST * loop.steps / (time.monotonic() - start + 1e-9))
         n = loop.steps - failed
-        rewards, terminated = np.zeros(0), False
+        rewards, terminated = [], failed
         if n:
-            rewards, terminated = self._judge(traces[: n + 1], actions[:n], loop.within)
-        return observations[: n + 1], [*rewards.tolist(), *[np.nan] * failed], terminated or failed
+            healthy = np.ones(n, bool)
+            healthy[-1] = loop.within
+            numbers = traces[: n + 1].T
+            found, goes_on = self._judge(numbers[:, :-1], numbers[:, 1:], actions[:n], healthy)
+            rewards = found.tolist()
+            terminated = failed or not np.all(goes_on)
+        return Run(observations[: n + 1], actions[:n], rewards + [np.nan] * failed, terminated)
 
 
 def is_unstable(error: BaseException) -> bool:
@@ -84,17 +111,8 @@ def is_unstable(error: BaseException) -> bool:
     return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
 
 
-def healthy(n: int, within: bool) -> np.ndarray:
-    """Return which of n steps kept within range, bool [n]: all but perhaps the last."""
-    found = np.ones(n, bool)
-    found[-1] = within
-    return found
-
-
-def powers(values: np.ndarray) -> np.ndarray:
-    """Return squares as the libraries have a single number's: C's power, not always the product."""
-    return np.array([value**2 for value in values.flat]).reshape(values.shape)
-
-
-def _with_range(part: Part) -> tuple[np.ndarray, float, float]:
-    return part if isinstance(part, tuple) else (part, -np.inf, np.inf)
+def power(value: Any) -> Any:
+    """Square a number, or each of an array, as the libraries do: C's power, not always the product."""
+    if isinstance(value, float):
+        return np.float64(value) ** 2  # Python's own raises where it overflows
+    return np.array([one**2 for one in value])

@@ -85,6 +85,9 @@ class GymnasiumEnv:
         self._steps = 0
         self._warnings[:] = 0  # where a task's own reset leaves them
         try:
+            if self.closed_loop is not None and self.closed_loop.restart is not None:
+                self.closed_loop.restart(seed)
+                return finite(self, "observation", self.closed_loop.look())
             observation, _ = self._env.reset(seed=seed)
         except (Exception, SystemExit) as error:
             self._raise_known(error)

@@ -1,8 +1,8 @@
 """Gymnasium's MuJoCo tasks without Gymnasium's cost per step: the library's model, its state and its formulas, bit for bit.
 
 Each function takes the library's environment and returns its closed loop. Observation, reward and termination are those of
-Gymnasium's documentation, in the order of operations and the types of its code, so that every bit agrees; resets remain the
-library's. Left out is what changes no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but
+Gymnasium's documentation, in the order of operations and the types of its code, so that every bit agrees; a reset draws the
+library's numbers. Left out is what changes no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but
 where observation or reward read the contact forces cfrc_ext; the physics reads nothing of what it computes.
 
 The formulas are those of Gymnasium 1.4. Another version, class, wrapper or parameter is left to the library.
@@ -16,10 +16,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
-from mujoco import mj_rnePostConstraint, mj_step
+from mujoco import mj_forward, mj_resetData, mj_rnePostConstraint, mj_step
 from numpy import maximum, minimum, square
+from numpy.random import PCG64, Generator
 
-from esac_mpi.envs.closed_loop import Call, ClosedLoop, Part, healthy, powers
+from esac_mpi.envs import warning_counts
+from esac_mpi.envs.closed_loop import Call, ClosedLoop, Judge, Part, power
 
 VERSION = "1.4."
 reduce_sum, accumulate = np.add.reduce, np.add.accumulate  # np.sum calls the first
@@ -37,7 +39,7 @@ def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
 
 def half_cheetah(env: Any) -> ClosedLoop:
     """Play HalfCheetah-v5: observe all but x; the reward is the speed less the cost of control."""
-    return _crawl(env, 1)
+    return _crawl(env, 1, normal=True)
 
 
 def swimmer(env: Any) -> ClosedLoop:
@@ -45,18 +47,20 @@ def swimmer(env: Any) -> ClosedLoop:
     return _crawl(env, 2)
 
 
-def _crawl(env: Any, unseen: int) -> ClosedLoop:
-    forward, control, dt, qpos = env._forward_reward_weight, env._ctrl_cost_weight, env.dt, env.data.qpos
+def _crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
+    forward, control, dt = env._forward_reward_weight, env._ctrl_cost_weight, env.dt
+    qpos = env.data.qpos
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        return forward * ((traces[1:, 0] - traces[:-1, 0]) / dt) - _control_cost(control, actions), False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return forward * ((after[0] - before[0]) / dt) - _control_cost(control, actions), True
 
-    return ClosedLoop(env.data.ctrl, _steps(env), [qpos[unseen:], env.data.qvel], [qpos[:1]], judge)
+    return _loop(env, [qpos[unseen:], env.data.qvel], [qpos[:1]], judge, normal=normal)
 
 
 def hopper(env: Any) -> ClosedLoop:
-    """Play Hopper-v5: pay for speed, less control; end when height, angle or any other part of the state leaves its range."""
-    return _hop(env, [(part, *env._healthy_state_range) for part in (env.data.qpos[2:], env.data.qvel)])
+    """Play Hopper-v5: pay for speed, less control; end when any part of the state leaves its range."""
+    low, high = env._healthy_state_range
+    return _hop(env, [(env.data.qpos[2:], low, high), (env.data.qvel, low, high)])
 
 
 def walker2d(env: Any) -> ClosedLoop:
@@ -65,108 +69,113 @@ def walker2d(env: Any) -> ClosedLoop:
 
 
 def _hop(env: Any, ranges: Sequence[Part]) -> ClosedLoop:
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
-    dt, qpos, qvel = env.dt, env.data.qpos, env.data.qvel
-    traced: list[Part] = [qpos[:1], (qpos[1:2], *env._healthy_z_range), (qpos[2:3], *env._healthy_angle_range), *ranges]
+    forward, control, survival = _weights(env)
+    dt, qpos = env.dt, env.data.qpos
+    height, angle = (qpos[1:2], *env._healthy_z_range), (qpos[2:3], *env._healthy_angle_range)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        speed = (traces[1:, 0] - traces[:-1, 0]) / dt
-        bonus = healthy(len(actions), within) * survival
-        return forward * speed + bonus - _control_cost(control, actions), not within
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        gain = forward * ((after[0] - before[0]) / dt) + healthy * survival
+        return gain - _control_cost(control, actions), healthy
 
-    return ClosedLoop(env.data.ctrl, _steps(env), [qpos[1:], (qvel, -10, 10)], traced, judge)
+    observed = [qpos[1:], (env.data.qvel, -10, 10)]
+    return _loop(env, observed, [qpos[:1], height, angle, *ranges], judge)
 
 
 def ant(env: Any) -> ClosedLoop:
-    """Play Ant-v5: pay for speed, less control and clipped contact forces; end when its height leaves its range."""
+    """Play Ant-v5: pay for speed, less control and clipped contact; end when its height leaves its range."""
     data, dt = env.data, env.dt
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
-    contact, (force_min, force_max), (z_min, z_max) = env._contact_cost_weight, env._contact_force_range, env._healthy_z_range
-    forces, clipped, cost = data.cfrc_ext, np.empty_like(data.cfrc_ext), np.zeros(1)  # [body, 6] twice
+    forward, control, survival = _weights(env)
+    contact, (force_min, force_max) = env._contact_cost_weight, env._contact_force_range
+    z_min, z_max = env._healthy_z_range
+    forces, clipped, cost = data.cfrc_ext, np.empty_like(data.cfrc_ext), np.zeros(1)
 
     def feel() -> None:
         minimum(maximum(forces, force_min, out=clipped), force_max, out=clipped)
         cost[0] = contact * _square_sum(clipped)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        velocity = (traces[1:, 0] - traces[:-1, 0]) / dt
-        costs = _control_cost(control, actions) + traces[1:, 1]
-        return velocity * forward + healthy(len(actions), within) * survival - costs, not within
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        costs = _control_cost(control, actions) + after[1]
+        return (after[0] - before[0]) / dt * forward + healthy * survival - costs, healthy
 
     height = (data.qpos[2:3], nextafter(z_min, -inf), nextafter(z_max, inf))  # its bounds are healthy
-    traced: list[Part] = [data.xpos[env._main_body, :1], cost, height, (data.qpos, -inf, inf), (data.qvel, -inf, inf)]
-    advance = [*_steps(env), (mj_rnePostConstraint, env.model, data)]
-    return ClosedLoop(data.ctrl, advance, [data.qpos[2:], data.qvel, clipped[1:]], traced, judge, [(feel,)])
+    traced = [data.xpos[env._main_body, :1], cost, height, data.qpos, data.qvel]
+    observed = [data.qpos[2:], data.qvel, clipped[1:]]
+    return _loop(env, observed, traced, judge, [(feel,)], forces=True, normal=True)
 
 
 def humanoid(env: Any) -> ClosedLoop:
-    """Play Humanoid-v5: pay for its centre of mass's speed, less control and contact; end when its height leaves its range."""
+    """Play Humanoid-v5: pay for its centre's speed, less control and contact; end as Ant-v5 does."""
     data, dt, masses = env.data, env.dt, env.model.body_mass
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
+    forward, control, survival = _weights(env)
     contact, (cost_min, cost_max) = env._contact_cost_weight, env._contact_cost_range
     mass, forces, ctrl, centres = masses.sum().item(), data.cfrc_ext, data.ctrl, data.xipos
-    centre, costs = np.zeros(1), np.zeros(1)
+    centre, cost = np.zeros(1), np.zeros(1)
 
     def weigh() -> None:
-        centre[0] = accumulate(masses * centres[:, 0]).item(-1) / mass  # row after row, as the library's sum adds them
+        # row after row, as the library's sum adds them
+        centre[0] = accumulate(masses * centres[:, 0]).item(-1) / mass
 
     def feel() -> None:
-        contact_cost = min(max(contact * _square_sum(forces), cost_min), cost_max)  # in this order a nan stays one
-        costs[0] = control * _square_sum(ctrl) + contact_cost
+        # in this order a nan stays one
+        contact_cost = min(max(contact * _square_sum(forces), cost_min), cost_max)
+        cost[0] = control * _square_sum(ctrl) + contact_cost
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        velocity = (traces[1:, 0] - traces[:-1, 0]) / dt
-        return forward * velocity + healthy(len(actions), within) * survival - traces[1:, 1], not within
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        gain = forward * ((after[0] - before[0]) / dt) + healthy * survival
+        return gain - after[1], healthy
 
     bodies = [field[1:] for field in (data.cinert, data.cvel)]  # without the world
     observed = [data.qpos[2:], data.qvel, *bodies, data.qfrc_actuator[6:], forces[1:]]
-    advance = [*_steps(env), (mj_rnePostConstraint, env.model, data), (feel,)]
-    traced: list[Part] = [centre, costs, (data.qpos[2:3], *env._healthy_z_range)]
-    return ClosedLoop(ctrl, advance, observed, traced, judge, [(weigh,)])
+    traced: list[Part] = [centre, cost, (data.qpos[2:3], *env._healthy_z_range)]
+    return _loop(env, observed, traced, judge, [(weigh,), (feel,)], [(weigh,)], forces=True)
 
 
 def inverted_pendulum(env: Any) -> ClosedLoop:
     """Play InvertedPendulum-v5: 1 for each step with the pole within 0.2 rad of upright."""
     qpos, qvel, beyond = env.data.qpos, env.data.qvel, nextafter(0.2, inf)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        return healthy(len(actions), within).astype(float), not within
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return 1.0 * healthy, healthy
 
-    traced: list[Part] = [(qpos[1:2], -beyond, beyond), (qpos, -inf, inf), (qvel, -inf, inf)]
-    return ClosedLoop(env.data.ctrl, _steps(env), [qpos, qvel], traced, judge)
+    return _loop(env, [qpos, qvel], [(qpos[1:2], -beyond, beyond), qpos, qvel], judge)
 
 
 def inverted_double_pendulum(env: Any) -> ClosedLoop:
-    """Play InvertedDoublePendulum-v5: a bonus less distance and speed, until the tip is no higher than 1 m."""
+    """Play InvertedDoublePendulum-v5: a bonus less distance and speed, until the tip is at 1 m or lower."""
     data, survival = env.data, env._healthy_reward
     angles, sines, cosines = data.qpos[1:], np.zeros(2), np.zeros(2)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        low = traces[1:, 1] <= 1
-        traces[:, 1] -= 2
-        x, y, v1, v2 = powers(traces[1:]).T
-        distance_penalty = 0.01 * x + y
-        velocity_penalty = 1e-3 * v1 + 5e-3 * v2
-        return survival * ~low - distance_penalty - velocity_penalty, bool(low[-1])
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        x, y, v1, v2 = after
+        upright = 1 - (y <= 1)
+        distance_penalty = 0.01 * power(x) + power(y - 2)
+        velocity_penalty = 1e-3 * power(v1) + 5e-3 * power(v2)
+        return survival * upright - distance_penalty - velocity_penalty, upright
 
-    observed = [data.qpos[:1], sines, cosines, (data.qvel, -10, 10), (data.qfrc_constraint[:1], -10, 10)]
-    traced: list[Part] = [data.site_xpos[0, :1], (data.site_xpos[0, 2:], 1, inf), data.qvel[1:]]
-    return ClosedLoop(data.ctrl, _steps(env), observed, traced, judge, [(np.sin, angles, sines), (np.cos, angles, cosines)])
+    rail = data.qfrc_constraint[:1]
+    observed = [data.qpos[:1], sines, cosines, (data.qvel, -10, 10), (rail, -10, 10)]
+    traced = [data.site_xpos[0, :1], (data.site_xpos[0, 2:], 1, inf), data.qvel[1:]]
+    derive = [(np.sin, angles, sines), (np.cos, angles, cosines)]
+    return _loop(env, observed, traced, judge, derive, normal=True)
 
 
 def reacher(env: Any) -> ClosedLoop:
     """Play Reacher-v5: the reward is less the distance of fingertip and target, less the cost of control."""
     data, near, control = env.data, env._reward_dist_weight, env._reward_control_weight
-    angles, cosines, sines, vector = data.qpos[:2], np.zeros(2), np.zeros(2), np.zeros(3)
+    fingertip, target = data.body("fingertip").xpos, data.body("target").xpos
+    angles, cosines, sines = data.qpos[:2], np.zeros(2), np.zeros(2)
+    vector, distance = np.zeros(3), np.zeros(1)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        distances = np.array([sqrt(vector.dot(vector)) for vector in traces[1:]])
-        return -distances * near - _control_cost(control, actions), False
+    def measure() -> None:
+        np.subtract(fingertip, target, vector)
+        distance[0] = sqrt(vector.dot(vector))
 
-    apart = (np.subtract, data.body("fingertip").xpos, data.body("target").xpos, vector)
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return -after[0] * near - _control_cost(control, actions), True
+
     observed = [cosines, sines, data.qpos[2:], data.qvel[:2], vector[:2]]
-    derive = [(np.cos, angles, cosines), (np.sin, angles, sines), apart]
-    return ClosedLoop(data.ctrl, _steps(env), observed, [vector], judge, derive)
+    derive = [(np.cos, angles, cosines), (np.sin, angles, sines), (measure,)]
+    return _loop(env, observed, [distance], judge, derive)
 
 
 TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
@@ -199,16 +208,48 @@ def _has_defaults(task: Any) -> bool:
     return task.render_mode is None
 
 
-def _steps(env: Any) -> list[Call]:
-    return [(mj_step, env.model, env.data, env.frame_skip)]
+def _loop(
+    env: Any, observed: Sequence[Part], traced: Sequence[Part], judge: Judge,
+    derive: Sequence[Call] = (), begin: Sequence[Call] = (), forces: bool = False, normal: bool = False,
+) -> ClosedLoop:  # fmt: skip
+    """Close the loop.
+
+    derive: calls that make what is observed or traced of the simulator's state. begin: those of them
+    that make what `judge` reads of before a step. forces: those of contacts are read. normal: a
+    start's velocities are, not uniform.
+    """
+    model, data = env.model, env.data
+    advance: list[Call] = [(mj_step, model, data, env.frame_skip)]
+    if forces:
+        advance.append((mj_rnePostConstraint, model, data))
+    advance += derive
+    scale: Any = getattr(env, "_reset_noise_scale", None)
+
+    def restart(seed: int) -> None:
+        random = Generator(PCG64(seed))
+        mj_resetData(model, data)
+        data.qpos[:] = env.init_qpos + random.uniform(-scale, scale, model.nq)
+        noise = scale * random.standard_normal(model.nv) if normal else random.uniform(-scale, scale, model.nv)
+        data.qvel[:] = env.init_qvel + noise
+        mj_forward(model, data)
+        for function, *arguments in derive:
+            function(*arguments)
+
+    own = None if scale is None else restart  # Reacher's draws until its target is near
+    return ClosedLoop(data.ctrl, advance, observed, traced, judge, begin, warning_counts(data), own)
 
 
-def _control_cost(weight: float, actions: np.ndarray) -> np.ndarray:
-    """Return weight * |action|^2 of actions [n, action], in their float32 as in the library, and only then as float64 [n]."""
+def _weights(env: Any) -> tuple[float, float, float]:
+    return env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
+
+
+def _control_cost(weight: float, actions: np.ndarray) -> Any:
+    """Weight |action|^2 [action] or [n, action], in its float32 as in the library, then float64."""
     squares = square(actions)
-    # numpy adds fewer than eight numbers one after another, which accumulate does too, 2 us sooner than a reduction
-    sums = accumulate(squares, axis=1)[:, -1] if squares.shape[1] < 8 else reduce_sum(squares, axis=1)
-    return (weight * sums).astype(float)
+    # numpy adds fewer than eight numbers one after another, which accumulate does too, 2 us sooner
+    few = squares.shape[-1] < 8
+    cost = weight * (accumulate(squares.T)[-1] if few else reduce_sum(squares, axis=-1))
+    return cost.astype(float) if actions.ndim > 1 else float(cost)
 
 
 def _square_sum(values: np.ndarray) -> float:

@@ -10,6 +10,7 @@ The formulas are those of dm_control 1.0; anything else is left to the library.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from importlib.metadata import version
 from typing import Any
 
@@ -19,7 +20,8 @@ from dm_control.rl.control import Environment, PhysicsError
 from dm_control.suite import acrobot, cartpole, cheetah, fish, humanoid, walker
 from mujoco import mj_checkAcc, mj_checkPos, mj_checkVel, mj_forwardSkip, mj_RungeKutta, mj_step, mj_step1, mj_step2
 
-from esac_mpi.envs.closed_loop import Call, ClosedLoop, Judge, Part, powers
+from esac_mpi.envs import warning_counts
+from esac_mpi.envs.closed_loop import Call, ClosedLoop, Judge, Part, power
 
 VERSIONS = ("1.0.50",)
 GAUSSIAN = np.sqrt(-2 * np.log(0.1))  # the scale at which a tolerance falls to 0.1 at its margin
@@ -41,12 +43,16 @@ def acrobot_loop(env: Any) -> ClosedLoop:
     upper, lower = (model.name2id(name, "body") for name in ("upper_arm", "lower_arm"))
     tip, target = (data.site_xpos[model.name2id(name, "site")] for name in ("tip", "target"))
     radius = float(model.site_size[model.name2id("target", "site"), 0])
-    arms, way = data.xmat[upper : lower + 1], np.zeros(3)
+    arms, distance = data.xmat[upper : lower + 1], np.zeros(1)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        return _gaussian(_norms(traces[1:]) - radius, 1), False
+    def measure() -> None:
+        distance[0] = _norm(target - tip)
 
-    return _loop(env, [arms[:, 2], arms[:, 8], data.qvel], [way], judge, [(np.subtract, target, tip, way)])  # xz, zz
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _gaussian(after[0] - radius, 1), True
+
+    observed = [arms[:, 2], arms[:, 8], data.qvel]  # xz, zz
+    return _loop(env, observed, [distance], judge, [(measure,)])
 
 
 def cartpole_loop(env: Any) -> ClosedLoop:
@@ -54,14 +60,15 @@ def cartpole_loop(env: Any) -> ClosedLoop:
     data = env.physics.data.ptr
     poles, cart = data.xmat[2:], data.qpos[:1]
     orientations, cosines = poles[:, 8:1:-6], poles[:, 8]  # zz and xz; zz
-    upright, speeds = slice(2, 2 + len(poles)), slice(2 + len(poles), None)
+    last = 2 + len(poles)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        place, ctrl = traces[1:, 0], traces[1:, 1]
-        centred = (1 + _gaussian(np.abs(place), 2)) / 2
-        little_control = (4 + np.maximum(1 - ctrl * ctrl, 0.0)) / 5
-        little_speed = (1 + _gaussians(traces[1:, speeds], 5).min(axis=1)) / 2
-        return _means((traces[1:, upright] + 1) / 2) * little_control * little_speed * centred, False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        place, ctrl = after[0], after[1]
+        upright = [(cosine + 1) / 2 for cosine in after[2:last]]
+        centred = (1 + _gaussian(abs(place), 2)) / 2
+        little_control = (4 + _positive(1 - ctrl * ctrl)) / 5
+        little_speed = (1 + reduce(np.minimum, [_bell(speed, 5) for speed in after[last:]])) / 2
+        return sum(upright) / len(poles) * little_control * little_speed * centred, True
 
     return _loop(env, [cart, orientations, data.qvel], [cart, data.ctrl, cosines, data.qvel[1:]], judge)
 
@@ -71,8 +78,8 @@ def fish_upright_loop(env: Any) -> ClosedLoop:
     data = env.physics.data.ptr
     upright = data.xmat[env.physics.model.name2id("torso", "body"), 8:]  # zz
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        return _gaussian(np.abs(1 - traces[1:, 0]), 1), False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _gaussian(abs(1 - after[0]), 1), True
 
     return _loop(env, [*_positions(env, fish._JOINTS), upright, data.qvel], [upright], judge)
 
@@ -83,25 +90,27 @@ def fish_swim_loop(env: Any) -> ClosedLoop:
     upright = data.xmat[model.name2id("torso", "body"), 8:]  # zz
     mouth, target = (model.name2id(name, "geom") for name in ("mouth", "target"))
     start, end, frame = data.geom_xpos[mouth], data.geom_xpos[target], data.geom_xmat[mouth].reshape(3, 3)
-    radii, way = float(model.geom_size[mouth, 0] + model.geom_size[target, 0]), np.zeros(3)
+    radii = float(model.geom_size[mouth, 0] + model.geom_size[target, 0])
+    way, distance = np.zeros(3), np.zeros(1)
 
     def look() -> None:
         way[:] = (end - start).dot(frame)  # in the mouth's frame
+        distance[0] = _norm(way)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        near = _gaussian(_norms(traces[1:, 1:]) - radii, 2 * radii)
-        return (7 * near + 0.5 * (traces[1:, 0] + 1)) / 8, False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        near = _gaussian(after[1] - radii, 2 * radii)
+        return (7 * near + 0.5 * (after[0] + 1)) / 8, True
 
     observed = [*_positions(env, fish._JOINTS), upright, way, data.qvel]
-    return _loop(env, observed, [upright, way], judge, [(look,)])
+    return _loop(env, observed, [upright, distance], judge, [(look,)])
 
 
 def cheetah_loop(env: Any) -> ClosedLoop:
     """Play cheetah-run: observe all but x; the reward is the speed over 10 m/s."""
     data = env.physics.data.ptr
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        return _linear(cheetah._RUN_SPEED - traces[1:, 0], cheetah._RUN_SPEED, 0), False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _linear(cheetah._RUN_SPEED - after[0], cheetah._RUN_SPEED, 0), True
 
     return _loop(env, [data.qpos[1:], data.qvel], [_sensor(env, "torso_subtreelinvel")], judge)
 
@@ -113,14 +122,14 @@ def walker_loop(env: Any) -> ClosedLoop:
     orientations, upward = data.xmat[1:, 0:3:2], data.xmat[torso, 8:]  # xx and xz of every body; zz
     height, speed = data.xpos[torso, 2:], _sensor(env, "torso_subtreelinvel")[:1]
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        height, upward, speed = traces[1:].T
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        height, upward, speed = after
         standing = _gaussian(walker._STAND_HEIGHT - height, walker._STAND_HEIGHT / 2)
         upright = (1 + upward) / 2
-        rewards = (3 * standing + upright) / 4
+        reward = (3 * standing + upright) / 4
         if target:
-            rewards = rewards * (5 * _linear(target - speed, target / 2, 0.5) + 1) / 6
-        return rewards, False
+            reward = reward * (5 * _linear(target - speed, target / 2, 0.5) + 1) / 6
+        return reward, True
 
     return _loop(env, [orientations, height, data.qvel], [height, upward, speed], judge)
 
@@ -132,25 +141,27 @@ def humanoid_loop(env: Any) -> ClosedLoop:
     torso, head = (model.name2id(name, "body") for name in ("torso", "head"))
     limbs = [data.xpos[model.name2id(side + limb, "body")] for side in ("left_", "right_") for limb in ("hand", "foot")]
     place, frame, height = data.xpos[torso], data.xmat[torso].reshape(3, 3), data.xpos[head, 2:]
-    extremities = np.zeros((len(limbs), 3))
+    extremities, horizontal, speed = np.zeros((len(limbs), 3)), velocity[:2], np.zeros(1)
+    reached = list(zip(limbs, extremities, strict=True))
 
     def reach() -> None:
-        for limb, extremity in zip(limbs, extremities, strict=True):
-            extremity[:] = (limb - place).dot(frame)  # in the torso's frame
+        for limb, extremity in reached:
+            (limb - place).dot(frame, extremity)  # in the torso's frame
+        speed[0] = _norm(horizontal)
 
-    def judge(traces: np.ndarray, actions: np.ndarray, within: bool) -> tuple[np.ndarray, bool]:
-        height, upward, horizontal, ctrl = traces[1:, 0], traces[1:, 1], traces[1:, 2:4], traces[1:, 4:]
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        height, upward, speed, x, y = after
         standing = _gaussian(humanoid._STAND_HEIGHT - height, humanoid._STAND_HEIGHT / 4)
         upright = _linear(0.9 - upward, 1.9, 0)
-        effort = np.maximum(1 - np.square(ctrl), 0.0)  # 1 at rest, 0 at and beyond full control
-        little_control = (4 + _means(effort)) / 5
-        motion = _means(_gaussians(horizontal, 2))
+        effort = np.maximum(1 - np.square(actions.astype(float)), 0.0)  # 1 at rest, 0 at full control
+        little_control = (4 + np.add.reduce(effort, axis=-1) / effort.shape[-1]) / 5
+        reward = little_control * (standing * upright)
         if target:
-            motion = (5 * _linear(target - _norms(horizontal), target, 0) + 1) / 6
-        return little_control * (standing * upright) * motion, False
+            return reward * ((5 * _linear(target - speed, target, 0) + 1) / 6), True
+        return reward * ((_bell(x, 2) + _bell(y, 2)) / 2), True
 
     observed = [data.qpos[7:], height, extremities, frame[2], velocity, data.qvel]
-    return _loop(env, observed, [height, frame[2, 2:], velocity[:2], data.ctrl], judge, [(reach,)])
+    return _loop(env, observed, [height, frame[2, 2:], speed, horizontal], judge, [(reach,)])
 
 
 DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
@@ -187,8 +198,8 @@ def _loop(env: Any, observed: Sequence[Part], traced: Sequence[Part], judge: Jud
         checks = [(mj_checkPos, model, data), (mj_checkVel, model, data), go_on, (mj_checkAcc, model, data)]
         first = [*checks, (mj_RungeKutta, model, data, 4)]
     rest = [(mj_step, model, data, whole)] if whole else []
-    advance = [*first, *rest, (mj_step1, model, data), (check,)]
-    return ClosedLoop(data.ctrl, advance, observed, traced, judge, derive, [(note,)])
+    advance = [*first, *rest, (mj_step1, model, data), (check,), *derive]
+    return ClosedLoop(data.ctrl, advance, observed, traced, judge, [(note,)], warning_counts(data))
 
 
 def _sensor(env: Any, name: str) -> np.ndarray:
@@ -205,32 +216,30 @@ def _positions(env: Any, joints: list[str]) -> list[np.ndarray]:
     return [qpos[place : place + 1] for place in places]
 
 
-def _gaussian(outside: np.ndarray, margin: float) -> np.ndarray:
-    """Return rewards.tolerance of numbers, one by one, `outside` their bounds (within them: 0 or less) in its default form."""
-    if outside.size == 1:  # a single step, for which numpy's calls are what costs
-        one = outside[0]
-        return np.array([1.0 if one <= 0 else np.exp(-0.5 * (one / margin * GAUSSIAN) ** 2)])
-    return np.where(outside <= 0, 1.0, np.exp(-0.5 * powers(outside / margin * GAUSSIAN)))
+def _gaussian(outside: Any, margin: float) -> Any:
+    """Return rewards.tolerance of what lies `outside` its bounds (within: 0 or less), default form."""
+    if isinstance(outside, float):
+        return 1.0 if outside <= 0 else np.exp(-0.5 * (outside / margin * GAUSSIAN) ** 2)
+    return np.where(outside <= 0, 1.0, np.exp(-0.5 * power(outside / margin * GAUSSIAN)))
 
 
-def _gaussians(values: np.ndarray, margin: float) -> np.ndarray:
-    """Return rewards.tolerance(values, margin=margin)."""
-    return np.exp(-0.5 * (np.abs(values) / margin * GAUSSIAN) ** 2)
+def _bell(value: Any, margin: float) -> Any:
+    """Return rewards.tolerance(value, margin=margin) as of an array: its square is the product."""
+    scaled = abs(value) / margin * GAUSSIAN
+    return np.exp(-0.5 * (scaled * scaled))
 
 
-def _linear(outside: np.ndarray, margin: float, value_at_margin: float) -> np.ndarray:
-    """Return rewards.tolerance of numbers that lie `outside` their bounds (within them: 0 or less) in its linear form."""
-    if outside.size == 1:
-        one = outside.item()
-        fallen = one / margin * (1 - value_at_margin)
-        return np.array([1.0 if one <= 0 else 1 - fallen if fallen < 1 else 0.0])
+def _linear(outside: Any, margin: float, value_at_margin: float) -> Any:
+    """Return rewards.tolerance as `_gaussian` does, in its linear form."""
     fall = outside / margin * (1 - value_at_margin)
+    if isinstance(outside, float):
+        return 1.0 if outside <= 0 else 1 - fall if fall < 1 else 0.0
     return np.where(outside <= 0, 1.0, np.where(fall < 1, 1 - fall, 0.0))
 
 
-def _norms(vectors: np.ndarray) -> np.ndarray:
-    return np.array([math.sqrt(vector.dot(vector)) for vector in vectors])  # as np.linalg.norm
+def _positive(value: Any) -> Any:
+    return max(value, 0.0) if isinstance(value, float) else np.maximum(value, 0.0)
 
 
-def _means(rows: np.ndarray) -> np.ndarray:
-    return np.add.reduce(rows, axis=1) / rows.shape[1]  # ndarray.mean without its Python
+def _norm(vector: np.ndarray) -> float:
+    return math.sqrt(vector.dot(vector))  # as np.linalg.norm
