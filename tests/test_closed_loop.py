@@ -10,12 +10,13 @@ import pytest
 from test_fast_envs import GYMNASIUM, SUITE, both
 
 from esac_mpi import kernels
-from esac_mpi.envs import UnstablePhysics
+from esac_mpi.envs import UnstablePhysics, closed_loop, make, mujoco_tasks, warning_counts
 from esac_mpi.envs.closed_loop import Run
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.rollout import SLICE, Episode, play, playing
 from esac_mpi.transitions import Recorder
 
+ALARMS = np.zeros((2, 2), np.int32)[:, 1]
 LOOPS = {"numpy": kernels.NumpyLoop, kernels.NAME: kernels.Loop}
 
 
@@ -27,44 +28,70 @@ def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
     return Policy(layout, "relu", "tanh", env.low, env.high, normaliser).set(layout.initial(seed, 0))
 
 
-def played(env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0) -> tuple[Episode, np.ndarray]:
-    """Play an episode in the loop or step by step; return it and what was observed."""
+@pytest.fixture
+def full(monkeypatch):
+    """Let runs take SLICE steps however long these last, also the first of an environment."""
+    monkeypatch.setattr(closed_loop, "LONGEST", 1e6)
+    return lambda env: monkeypatch.setattr(env.closed_loop, "_most", SLICE) or env
+
+
+def played(env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0) -> tuple[Episode, np.ndarray, np.ndarray]:
+    """Play an episode in the loop or step by step; return it, what was observed and transitions."""
     seen: list[np.ndarray] = []
     disturb = (lambda action: None) if one_by_one else None
-    return play(env, policy, seed, lambda row: seen.append(row.copy()), cap, disturb), np.array(seen)
+    recorder = Recorder(env, env.horizon)
+    episode = play(recorder, policy, seed, lambda row: seen.append(row.copy()), cap, disturb)
+    return episode, np.array(seen), recorder.rows[: recorder.count]
 
 
 @pytest.mark.parametrize("id", GYMNASIUM + SUITE)
 def test_an_episode_in_the_loop_is_that_of_single_steps(id):
     env, _ = both(id)
     for seed in (0, 1):
-        fast, seen = played(env, policy_of(env, seed), False, seed, 150)
-        slow, expected = played(env, policy_of(env, seed), True, seed, 150)
-        assert fast == slow
-        assert fast.episodic_length == len(seen) <= 150
-        np.testing.assert_array_equal(seen, expected)
+        fast, *found = played(env, policy_of(env, seed), False, seed, 150)
+        slow, *expected = played(env, policy_of(env, seed), True, seed, 150)
+        assert fast == slow == play(env, policy_of(env, seed), seed, cap=150)
+        assert fast.episodic_length == len(found[0]) == len(found[1]) <= 150
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
 
 
-def test_the_loop_is_used_and_a_recorder_is_not_passed_by(monkeypatch):
+def test_the_loop_is_used_by_recorders_too(monkeypatch):
     env, _ = both("HalfCheetah-v5")
-    policy = policy_of(env)
     recorder = Recorder(env, 20)
-    assert play(recorder, policy, 3, cap=20) == play(env, policy, 3, cap=20)
-    assert recorder.count == 20
     monkeypatch.setattr(env, "step", None)
-    assert play(env, policy, 3, cap=20).episodic_length == 20
+    assert play(recorder, policy_of(env), 3, cap=20).episodic_length == recorder.count == 20
 
 
-def test_others_get_their_turn_and_an_episode_ends_at_its_horizon_or_cap():
-    env, _ = both("Swimmer-v5")
+def test_others_get_their_turn_and_an_episode_ends_at_its_horizon_or_cap(full, monkeypatch):
+    env = full(both("Swimmer-v5")[0])
     assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3
     assert play(env, policy_of(env), 0).episodic_length == env.horizon == 1000
+    monkeypatch.setattr(closed_loop, "LONGEST", 0.0)  # every step is too long: after the next run, one each
+    assert len(list(playing(env, policy_of(env), 0, cap=SLICE + 5))) == 6
+
+
+def test_a_warning_within_a_run_ends_what_is_kept(full, monkeypatch):
+    steps = []
+
+    def step(model: Any, data: Any, frames: int) -> None:
+        mujoco.mj_step(model, data, frames)
+        steps.append(data)
+        if len(steps) % 9 == 5:
+            warning_counts(data)[0] = 1
+
+    monkeypatch.setattr(mujoco_tasks, "mj_step", step)
+    env = full(make("HalfCheetah-v5"))
+    found = [played(env, policy_of(env), one_by_one, cap=9) for one_by_one in (False, True)]
+    assert [(episode.episodic_length, len(rows)) for episode, _, rows in found] == [(9, 4)] * 2
+    assert np.isnan([episode.episodic_return for episode, *_ in found]).all()
+    np.testing.assert_array_equal(found[0][2], found[1][2])
 
 
 @pytest.mark.parametrize("id", ["dm_control/cheetah-run-v0", "HalfCheetah-v5"])
 @pytest.mark.parametrize("one_by_one", [False, True])
-def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one, monkeypatch):
-    env, _ = both(id)
+def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one, full):
+    env = full(both(id)[0])
     data = env._env.physics.data.ptr if id in SUITE else env._env.unwrapped.data
     steps = []
 
@@ -74,10 +101,12 @@ def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one
             data.qvel[0] = np.nan
 
     disturb = (lambda action: None) if one_by_one else None
-    episode = play(env, policy_of(env), 0, break_down, 3 * SLICE, disturb)
+    recorder = Recorder(env, 3 * SLICE)
+    episode = play(recorder, policy_of(env), 0, break_down, 3 * SLICE, disturb)
     assert np.isnan([episode.episodic_return, episode.sign_return]).all()
     at = SLICE + 1 if one_by_one else 2 * SLICE + 1  # the suite raises; Gymnasium's physics is repaired and goes on
     assert episode.episodic_length == (at if id in SUITE else 3 * SLICE)
+    assert recorder.count == at - 1
 
 
 def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypatch):
@@ -99,8 +128,8 @@ def toy(kind: Any, advance: Any, low: float = -np.inf, high: float = np.inf) -> 
     ranges = np.array([[-2.0, -np.inf, low], [2.0, np.inf, high]])
     ctrl = np.zeros(1)
     calls = (*advance(state, ctrl), multiply)
-    alarms = np.zeros((2, 2), np.int32)[:, 1]
-    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, alarms), state
+    ALARMS[:] = 0
+    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, ALARMS), state
 
 
 def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
@@ -125,6 +154,17 @@ def test_a_number_that_is_not_finite_ends_a_run(kind):
     state[1, 0] = np.nan
     loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), np.zeros((3, 1), np.float32))
     assert (loop.steps, loop.within) == (1, False)
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_an_alarm_ends_a_run_and_no_step_observes(kind):
+    loop, _ = toy(kind, pushed)
+    rows = np.zeros((4, 2), np.float32)
+    loop.run(None, None, None, rows[:1], np.zeros((1, 1)), np.zeros((0, 1), np.float32))
+    assert (loop.steps, rows[0].tolist()) == (0, [1.0, 0.5])
+    ALARMS[1] = 1
+    loop.run(None, None, None, rows, np.zeros((4, 1)), np.zeros((3, 1), np.float32))
+    assert (loop.steps, loop.within) == (1, True)
 
 
 @pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
@@ -164,14 +204,14 @@ def test_a_signal_is_heard_within_a_run():
 @pytest.mark.parametrize("id", ["Hopper-v5", "dm_control/cartpole-swingup-v0"])
 def test_the_twins_play_the_same_bits(id, kind, monkeypatch):
     env, _ = both(id)
-    expected, seen = played(env, policy_of(env), False, cap=100)
+    expected, *arrays = played(env, policy_of(env), False, cap=100)
     monkeypatch.setattr(kernels, "Loop", kind)
     made = type(env)(id)
     assert isinstance(made.closed_loop._loop, kind)
     if kind is not kernels.Loop or kernels.NAME == "numpy":
-        found = played(made, policy_of(made), False, cap=100)
-        assert found[0] == expected
-        np.testing.assert_array_equal(found[1], seen)
+        found, *others = played(made, policy_of(made), False, cap=100)
+        assert found == expected
+        np.testing.assert_array_equal(others[0], arrays[0])
 
 
 @pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
@@ -191,15 +231,14 @@ def test_a_loop_refuses_what_does_not_fit():
         loop.run(kernels.Perceptron((3, 1), "relu", "tanh", -one.astype("f"), one.astype("f")), None, None, rows, traces, actions)
 
 
-def test_an_error_of_mujoco_is_unstable_physics():
-    env, _ = both("HalfCheetah-v5")
+def test_an_error_of_mujoco_is_unstable_physics(full):
+    env = full(both("HalfCheetah-v5")[0])
     observation, policy = env.reset(0), policy_of(env)
 
     def fail(*arrays: Any) -> None:
         policy.drive(*arrays)
         raise mujoco.FatalError("stack overflow")
 
-    env.closed_loop.run(policy.drive, observation, 1)  # to know that three steps are soon taken
     run = env.closed_loop.run(fail, observation, 3)
     assert (len(run.observations), len(run.actions), run.terminated) == (3, 2, True)
     assert np.isnan(run.rewards).tolist() == [False, False, True]
