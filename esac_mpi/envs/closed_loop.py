@@ -4,6 +4,8 @@ The loop is `kernels.Loop`. The rewards of a run are made at once, of what it tr
 steps share numpy's cost of a call. The same formulas take the numbers of a single step.
 """
 
+import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +20,8 @@ from esac_mpi.turns import LONGEST
 Call = tuple[Any, ...]  # a function and its arguments
 Part = np.ndarray | tuple[np.ndarray, float, float]  # a live view, float64, alone or with its range
 Judge = Callable[[Any, Any, np.ndarray, Any], tuple[Any, Any]]
-NO_ALARMS = np.zeros(0, np.int32)
+OVERFLOWS = math.sqrt(sys.float_info.max)
+FEW = 6  # steps that are judged sooner one by one
 
 
 class Run(NamedTuple):
@@ -37,13 +40,13 @@ class ClosedLoop:
     reward and whether the task goes on. It is given the floats of a single step, or arrays [n] of a
     run, actions float32 [action] or [n, action]. A number at an end of its range or beyond, or nan,
     ends a run, and nothing else can terminate: healthy = all numbers lie inside after the step.
-    begin: calls before the first step of a run. alarms: int32, end a run where one is not 0.
+    alarms: int32, end a run where one is not 0. begin: calls before the first step of a run.
     restart(seed): puts the simulator in a start state; None = the library must.
     """
 
     def __init__(
         self, ctrl: np.ndarray, advance: Sequence[Call], observed: Sequence[Part], traced: Sequence[Part],
-        judge: Judge, begin: Sequence[Call] = (), alarms: np.ndarray = NO_ALARMS,
+        judge: Judge, alarms: np.ndarray, begin: Sequence[Call] = (),
         restart: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         parts = [part if isinstance(part, tuple) else (part, -np.inf, np.inf) for part in (*observed, *traced)]
@@ -95,15 +98,28 @@ class ClosedLoop:
             failed = True
         self._most = 1 + int(LONGEST * loop.steps / (time.monotonic() - start + 1e-9))
         n = loop.steps - failed
-        rewards, terminated = [], failed
-        if n:
+        rewards, goes_on = self._judged(traces[: n + 1], actions[:n])
+        if failed:
+            rewards.append(np.nan)
+        return Run(observations[: n + 1], actions[:n], rewards, failed or not goes_on)
+
+    def _judged(self, traces: np.ndarray, actions: np.ndarray) -> tuple[list[float], bool]:
+        """Judge a run: step by step where there are few, as numpy's calls would cost more."""
+        n = len(actions)
+        rewards: list[float] = []
+        goes_on = True
+        if n > FEW:
             healthy = np.ones(n, bool)
-            healthy[-1] = loop.within
-            numbers = traces[: n + 1].T
-            found, goes_on = self._judge(numbers[:, :-1], numbers[:, 1:], actions[:n], healthy)
-            rewards = found.tolist()
-            terminated = failed or not np.all(goes_on)
-        return Run(observations[: n + 1], actions[:n], rewards + [np.nan] * failed, terminated)
+            healthy[-1] = self._loop.within
+            numbers = traces.T
+            found, goes_on = self._judge(numbers[:, :-1], numbers[:, 1:], actions, healthy)
+            return found.tolist(), bool(np.all(goes_on))
+        rows = traces.tolist()
+        for i, action in enumerate(actions, 1):
+            within = i < n or self._loop.within
+            reward, goes_on = self._judge(rows[i - 1], rows[i], action, within)
+            rewards.append(float(reward))
+        return rewards, bool(goes_on)
 
 
 def is_unstable(error: BaseException) -> bool:
@@ -114,5 +130,5 @@ def is_unstable(error: BaseException) -> bool:
 def power(value: Any) -> Any:
     """Square a number, or each of an array, as the libraries do: C's power, not always the product."""
     if isinstance(value, float):
-        return np.float64(value) ** 2  # Python's own raises where it overflows
-    return np.array([one**2 for one in value])
+        return math.inf if abs(value) > OVERFLOWS else value**2  # where Python's raises
+    return np.array([power(one) for one in value.tolist()])

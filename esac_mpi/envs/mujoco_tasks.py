@@ -224,19 +224,20 @@ def _loop(
         advance.append((mj_rnePostConstraint, model, data))
     advance += derive
     scale: Any = getattr(env, "_reset_noise_scale", None)
+    qpos, qvel, nq, nv = data.qpos, data.qvel, model.nq, model.nv
 
     def restart(seed: int) -> None:
         random = Generator(PCG64(seed))
         mj_resetData(model, data)
-        data.qpos[:] = env.init_qpos + random.uniform(-scale, scale, model.nq)
-        noise = scale * random.standard_normal(model.nv) if normal else random.uniform(-scale, scale, model.nv)
-        data.qvel[:] = env.init_qvel + noise
+        qpos[:] = env.init_qpos + random.uniform(-scale, scale, nq)
+        noise = scale * random.standard_normal(nv) if normal else random.uniform(-scale, scale, nv)
+        qvel[:] = env.init_qvel + noise
         mj_forward(model, data)
         for function, *arguments in derive:
             function(*arguments)
 
     own = None if scale is None else restart  # Reacher's draws until its target is near
-    return ClosedLoop(data.ctrl, advance, observed, traced, judge, begin, warning_counts(data), own)
+    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data), begin, own)
 
 
 def _weights(env: Any) -> tuple[float, float, float]:

@@ -199,7 +199,7 @@ def _loop(env: Any, observed: Sequence[Part], traced: Sequence[Part], judge: Jud
         first = [*checks, (mj_RungeKutta, model, data, 4)]
     rest = [(mj_step, model, data, whole)] if whole else []
     advance = [*first, *rest, (mj_step1, model, data), (check,), *derive]
-    return ClosedLoop(data.ctrl, advance, observed, traced, judge, [(note,)], warning_counts(data))
+    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data), [(note,)])
 
 
 def _sensor(env: Any, name: str) -> np.ndarray:
