@@ -484,8 +484,10 @@ static float *forward(Perceptron *self)
 static void decide(Perceptron *self, int scale, float *action)
 {
     const float *y = forward(self);
-    for (int o = 0; o < self->layer[self->layers - 1].outputs; o++) /* clipped, as rounding may leave the bounds */
-        action[o] = scale ? clipped(self->centre[o] + self->half[o] * y[o], self->low[o], self->high[o]) : y[o];
+    for (int o = 0; o < self->layer[self->layers - 1].outputs; o++) {
+        const float in_range = self->centre[o] + self->half[o] * y[o]; /* but for rounding */
+        action[o] = scale ? clipped(in_range, self->low[o], self->high[o]) : y[o];
+    }
 }
 
 PyDoc_STRVAR(act_doc, "act(observation, out, scale, mean, std): write the action [action] to out, in [-1, 1] or in the bounds.\n\n"
@@ -727,7 +729,7 @@ static PyObject *all_finite(PyObject *module, PyObject *object)
     return PyBool_FromLong(are);
 }
 
-/* ---- Policy and physics in turn, with the simulator's numbers in place; kernels.py: NumpyLoop ---- */
+/* ---- Policy and physics in turn, with the simulator's numbers in place; kernels.NumpyLoop ---- */
 
 typedef struct {
     PyObject_HEAD
@@ -743,7 +745,7 @@ typedef struct {
     char within;               /* whether what it traced last lay in its ranges */
 } Loop;
 
-/* Open contiguous numbers, `count` of a kind, of any shape (of any count if it is -1); return how many,
+/* Open contiguous numbers, `count` of a kind (any if it is -1), of any shape; return how many,
    -1 with an error. */
 static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ssize_t count,
                              int flags, const char *name)
@@ -753,13 +755,13 @@ static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ss
         return -1;
     if (kind_of(view->format) == kind && (count < 0 || view->len == count * size))
         return view->len / size;
-    PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count, kind,
-                 view->len);
+    PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count,
+                 kind, view->len);
     PyBuffer_Release(view);
     return -1;
 }
 
-/* Note where each number of a float64 array of any strides lies; return how many, -1 with an error. */
+/* Note where each number of a float64 array lies; return how many, -1 with an error. */
 static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
 {
     Py_buffer view;
@@ -822,8 +824,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     const int flat = self->alarms.ndim == 1 && self->alarms.itemsize == sizeof(int32_t);
     if (flat && found == numbers && sees >= 0 && sees <= numbers)
         return (PyObject *)self;
-    PyErr_Format(PyExc_ValueError, "views hold %zd numbers, %zd observed, ranges are of %zd; alarms %s",
-                 found, sees, numbers, flat ? "are int32 [n]" : "must be int32 [n]");
+    PyErr_Format(PyExc_ValueError, "%s: views hold %zd numbers, %zd observed, ranges are of %zd",
+                 flat ? "alarms fit" : "alarms must be int32 [n]", found, sees, numbers);
 fail:
     Py_DECREF(self);
     return NULL;
@@ -843,8 +845,8 @@ static int called(PyObject *calls)
     return 0;
 }
 
-/* Read what is observed and what is traced; return whether those are finite, these within ranges, and
-   no alarm is given. */
+/* Read what is observed and what is traced; return whether those are finite, these within ranges,
+   and no alarm is given. */
 static int read_numbers(Loop *self, float *observed, double *traced)
 {
     const Py_ssize_t sees = self->sees;
@@ -865,11 +867,10 @@ static int read_numbers(Loop *self, float *observed, double *traced)
 }
 
 PyDoc_STRVAR(run_doc,
-             "run(network, mean, std, observations, traces, actions): take n steps, or those to the first\n"
-             "that ends a run.\n\n"
-             "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32 [n, action]:\n"
-             "what the steps begin with in row 0. network: a Perceptron, which fills in the actions; None:\n"
-             "they are given. Of no steps, the state as it is is observed in row 0.");
+             "run(network, mean, std, observations, traces, actions): take n steps, or fewer.\n\n"
+             "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32\n"
+             "[n, action]: what the steps begin with in row 0; of no steps, the state as it is.\n"
+             "network: a Perceptron, which fills in the actions; None: they are given.");
 
 static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
 {
@@ -884,9 +885,9 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
     const Py_ssize_t sees = self->sees, traces = self->numbers - sees, acts = self->acts;
     const int given = network ? PyBUF_WRITABLE : 0;
     self->steps = 0;
-    if (network
-        && (network->layer[0].inputs != sees || network->layer[network->layers - 1].outputs != acts)) {
-        PyErr_Format(PyExc_ValueError, "the network must have %zd inputs and %zd outputs", sees, acts);
+    if (network && (network->layer[0].inputs != sees
+                    || network->layer[network->layers - 1].outputs != acts)) {
+        PyErr_Format(PyExc_ValueError, "the network must have %zd inputs, %zd outputs", sees, acts);
         return NULL;
     }
     const Py_ssize_t all = numbers_of(args[5], &view[ACTIONS], 'f', -1, given, "actions");
@@ -937,7 +938,7 @@ static PyMemberDef loop_members[] = {
 static PyTypeObject loop_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "esac_mpi._kernels.Loop",
-    .tp_doc = PyDoc_STR("Loop(ctrl, begin, advance, sees, views, ranges, alarms): policy and physics."),
+    .tp_doc = PyDoc_STR("Loop(ctrl, begin, advance, sees, views, ranges, alarms)"),
     .tp_basicsize = sizeof(Loop),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = loop_new,

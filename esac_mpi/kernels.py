@@ -201,12 +201,12 @@ class NumpyLoop:
         self, network: Any, mean: np.ndarray | None, std: np.ndarray | None,
         observations: np.ndarray, traces: np.ndarray, actions: np.ndarray,
     ) -> None:  # fmt: skip
-        """Take n steps, or fewer; `steps` is how many, `within` whether the last trace was in range.
+        """Take n steps, or fewer: `steps`; `within` says whether the last trace was in range.
 
         observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64
-        [n + 1, traced], actions float32 [n, action], which the network writes; None: they are given.
+        [n + 1, traced], actions float32 [n, action], which a network writes; None: they are given.
         A trace at an end of its range or beyond ends a run, and so does an observation that is not
-        finite, or an alarm. Of no steps, the state as it is is observed in row 0.
+        finite, or an alarm. Of no steps, row 0 observes the state as it is.
         """
         self.steps = 0
         sees = self._sees

@@ -199,8 +199,8 @@ class Policy:
             self._network.act(observation, action, True, normaliser.mean, normaliser.std)
         return action
 
-    def drive(self, loop: Any, observations: np.ndarray, traces: np.ndarray, actions: np.ndarray) -> None:
-        """Act in a loop of `kernels`, as a call does at every step, and write down what its `run` says."""
+    def drive(self, loop: Any, *arrays: np.ndarray) -> None:
+        """Act in a loop of `kernels`, as a call does at every step; arrays: those of its `run`."""
         normaliser = self.normaliser
         mean, std = (None, None) if normaliser is None else (normaliser.mean, normaliser.std)
-        loop.run(self._network, mean, std, observations, traces, actions)
+        loop.run(self._network, mean, std, *arrays)

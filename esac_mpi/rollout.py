@@ -81,13 +81,14 @@ def playing(
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
 ) -> Generator[bool, None, Episode]:
-    """Play one episode as `play` does; yield after a turn of SLICE steps, so that others get theirs (learning.Steps).
+    """Play one episode as `play` does; yield after a turn of SLICE steps, for others.
 
     A task with a closed loop takes a turn's steps at once, unless its actions are disturbed.
     """
     total, length, signs = 0.0, 0, 0
     turn = turns.Turn(SLICE)
-    loop: Any = getattr(env, "closed_loop", None) if disturb is None and isinstance(policy, Policy) else None
+    alone = disturb is None and isinstance(policy, Policy)
+    loop: Any = getattr(env, "closed_loop", None) if alone else None
     end = min(cap or env.horizon, env.horizon)
     terminated = truncated = False
     try:

@@ -1,4 +1,4 @@
-"""Episodes in the compiled loop of policy and physics, against steps one by one, bit for bit; the loop against its numpy twin."""
+"""Episodes in the compiled loop against single steps, bit for bit, and against its numpy twin."""
 
 import os
 import signal
@@ -23,9 +23,11 @@ LOOPS = {"numpy": kernels.NumpyLoop, kernels.NAME: kernels.Loop}
 def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
     layout = Layout((env.observation_size, width, env.action_size))
     random = np.random.default_rng(seed)
-    mean, std = random.normal(0, 0.1, env.observation_size), random.uniform(0.5, 2, env.observation_size)
+    mean = random.normal(0, 0.1, env.observation_size)
+    std = random.uniform(0.5, 2, env.observation_size)
     normaliser = Normaliser(mean.astype(np.float32), std.astype(np.float32)) if seed else None
-    return Policy(layout, "relu", "tanh", env.low, env.high, normaliser).set(layout.initial(seed, 0))
+    policy = Policy(layout, "relu", "tanh", env.low, env.high, normaliser)
+    return policy.set(layout.initial(seed, 0))
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def full(monkeypatch):
     return lambda env: monkeypatch.setattr(env.closed_loop, "_most", SLICE) or env
 
 
-def played(env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0) -> tuple[Episode, np.ndarray, np.ndarray]:
+def played(
+    env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0
+) -> tuple[Episode, np.ndarray, np.ndarray]:  # fmt: skip
     """Play an episode in the loop or step by step; return it, what was observed and transitions."""
     seen: list[np.ndarray] = []
     disturb = (lambda action: None) if one_by_one else None
@@ -67,7 +71,7 @@ def test_others_get_their_turn_and_an_episode_ends_at_its_horizon_or_cap(full, m
     env = full(both("Swimmer-v5")[0])
     assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3
     assert play(env, policy_of(env), 0).episodic_length == env.horizon == 1000
-    monkeypatch.setattr(closed_loop, "LONGEST", 0.0)  # every step is too long: after the next run, one each
+    monkeypatch.setattr(closed_loop, "LONGEST", 0.0)  # after the next run, one step each
     assert len(list(playing(env, policy_of(env), 0, cap=SLICE + 5))) == 6
 
 
@@ -97,14 +101,15 @@ def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one
 
     def break_down(row: np.ndarray) -> None:
         steps.append(row)
-        if len(steps) == SLICE + 1:  # seen before the step in single ones, after the run in the loop
+        if len(steps) == SLICE + 1:  # before that step, or in the loop after its run
             data.qvel[0] = np.nan
 
     disturb = (lambda action: None) if one_by_one else None
     recorder = Recorder(env, 3 * SLICE)
     episode = play(recorder, policy_of(env), 0, break_down, 3 * SLICE, disturb)
     assert np.isnan([episode.episodic_return, episode.sign_return]).all()
-    at = SLICE + 1 if one_by_one else 2 * SLICE + 1  # the suite raises; Gymnasium's physics is repaired and goes on
+    at = SLICE + 1 if one_by_one else 2 * SLICE + 1
+    # the suite raises; Gymnasium's physics is repaired and goes on
     assert episode.episodic_length == (at if id in SUITE else 3 * SLICE)
     assert recorder.count == at - 1
 
@@ -120,16 +125,21 @@ def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypa
     assert env.not_finite == "observation[2] is inf"
 
 
-def toy(kind: Any, advance: Any, low: float = -np.inf, high: float = np.inf) -> tuple[Any, np.ndarray]:
-    """A loop over a point: two numbers are observed, the first up to 2, and their product is traced."""
+def toy(kind: Any, advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]:
+    """A loop over a point: observes two numbers, the first up to 2, and traces their product."""
     state = np.array([[1.0, 9.0], [0.5, 9.0]])  # observed: its first column
     product = np.zeros(1)
     multiply = (np.multiply, state[:1, 0], state[1:, 0], product)
-    ranges = np.array([[-2.0, -np.inf, low], [2.0, np.inf, high]])
+    ranges = np.array([[-2.0, -np.inf, -np.inf], [2.0, np.inf, high]])
     ctrl = np.zeros(1)
     calls = (*advance(state, ctrl), multiply)
     ALARMS[:] = 0
     return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, ALARMS), state
+
+
+def arrays(n: int) -> tuple[np.ndarray, ...]:
+    """Room for n steps of a toy."""
+    return np.zeros((n + 1, 2), np.float32), np.zeros((n + 1, 1)), np.zeros((n, 1), np.float32)
 
 
 def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
@@ -141,10 +151,11 @@ def test_what_a_loop_reads(kind):
     """1 + 0.5, 2 and 3.5: times 0.5; the trace ends the run at its bound, here 1.75."""
     loop, _ = toy(kind, pushed, high=1.75)
     observations, traces = np.zeros((5, 2), np.float32), np.zeros((5, 1))
-    loop.run(None, None, None, observations, traces, np.array([[0.5], [0.5], [1.5], [9.0]], np.float32))
+    pushes = np.array([[0.5], [0.5], [1.5], [9.0]], np.float32)
+    loop.run(None, None, None, observations, traces, pushes)
     assert (loop.steps, loop.within) == (3, False)
     assert traces.ravel().tolist() == [0.5, 0.75, 1.0, 1.75, 0.0]
-    assert observations[:, 0].tolist() == [0.0, 1.5, 2.0, 2.0, 0.0]  # row 0 is its caller's; clipped to 2
+    assert observations[:, 0].tolist() == [0.0, 1.5, 2.0, 2.0, 0.0]  # row 0 is the caller's
     assert observations[1:4, 1].tolist() == [0.5] * 3
 
 
@@ -152,18 +163,18 @@ def test_what_a_loop_reads(kind):
 def test_a_number_that_is_not_finite_ends_a_run(kind):
     loop, state = toy(kind, pushed)
     state[1, 0] = np.nan
-    loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), np.zeros((3, 1), np.float32))
+    loop.run(None, None, None, *arrays(3))
     assert (loop.steps, loop.within) == (1, False)
 
 
 @pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
 def test_an_alarm_ends_a_run_and_no_step_observes(kind):
     loop, _ = toy(kind, pushed)
-    rows = np.zeros((4, 2), np.float32)
-    loop.run(None, None, None, rows[:1], np.zeros((1, 1)), np.zeros((0, 1), np.float32))
+    rows, *others = arrays(0)
+    loop.run(None, None, None, rows, *others)
     assert (loop.steps, rows[0].tolist()) == (0, [1.0, 0.5])
     ALARMS[1] = 1
-    loop.run(None, None, None, rows, np.zeros((4, 1)), np.zeros((3, 1), np.float32))
+    loop.run(None, None, None, *arrays(3))
     assert (loop.steps, loop.within) == (1, True)
 
 
@@ -194,7 +205,7 @@ def test_a_signal_is_heard_within_a_run():
     before = signal.signal(signal.SIGUSR1, hear)
     try:
         with pytest.raises(Heard):
-            loop.run(None, None, None, np.zeros((99, 2), np.float32), np.zeros((99, 1)), np.zeros((98, 1), np.float32))
+            loop.run(None, None, None, *arrays(98))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert loop.steps <= 2
@@ -204,18 +215,19 @@ def test_a_signal_is_heard_within_a_run():
 @pytest.mark.parametrize("id", ["Hopper-v5", "dm_control/cartpole-swingup-v0"])
 def test_the_twins_play_the_same_bits(id, kind, monkeypatch):
     env, _ = both(id)
-    expected, *arrays = played(env, policy_of(env), False, cap=100)
+    expected, *observed = played(env, policy_of(env), False, cap=100)
     monkeypatch.setattr(kernels, "Loop", kind)
     made = type(env)(id)
     assert isinstance(made.closed_loop._loop, kind)
     if kind is not kernels.Loop or kernels.NAME == "numpy":
         found, *others = played(made, policy_of(made), False, cap=100)
         assert found == expected
-        np.testing.assert_array_equal(others[0], arrays[0])
+        np.testing.assert_array_equal(others[0], observed[0])
 
 
 @pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 def test_a_loop_refuses_what_does_not_fit():
+    low = -np.ones(1, np.float32)
     one, ctrl, calm = np.ones(1), np.zeros(1), np.zeros(2, np.int32)
     for views in ((np.zeros(2),), (), (np.zeros(1, np.float32),)):
         with pytest.raises(ValueError, match="views"):
@@ -223,12 +235,13 @@ def test_a_loop_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="alarms"):
         kernels.Loop(ctrl, (), (), 1, (one,), np.ones((2, 1)), one)
     loop, _ = toy(kernels.Loop, pushed)
-    rows, traces, actions = np.zeros((2, 2), np.float32), np.zeros((2, 1)), np.zeros((1, 1), np.float32)
-    for wrong in ((rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, actions.astype(float))):
+    rows, traces, actions = arrays(1)
+    others = (rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, traces[1:])
+    for wrong in others:
         with pytest.raises(ValueError, match="numbers of type"):
             loop.run(None, None, None, *wrong)
     with pytest.raises(ValueError, match="network"):
-        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", -one.astype("f"), one.astype("f")), None, None, rows, traces, actions)
+        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", low, -low), None, None, *arrays(1))
 
 
 def test_an_error_of_mujoco_is_unstable_physics(full):

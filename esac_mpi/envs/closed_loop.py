@@ -1,4 +1,4 @@
-"""The closed loop of a task whose formulas are ours: policy and physics in turn, rewards afterwards.
+"""The closed loop of a task whose formulas are ours: policy and physics in turn, then rewards.
 
 The loop is `kernels.Loop`. The rewards of a run are made at once, of what it traced, so that its
 steps share numpy's cost of a call. The same formulas take the numbers of a single step.
@@ -18,14 +18,16 @@ from esac_mpi.envs import is_of
 from esac_mpi.turns import LONGEST
 
 Call = tuple[Any, ...]  # a function and its arguments
+Calls = Sequence[Call]
 Part = np.ndarray | tuple[np.ndarray, float, float]  # a live view, float64, alone or with its range
+Parts = Sequence[Part]
 Judge = Callable[[Any, Any, np.ndarray, Any], tuple[Any, Any]]
 OVERFLOWS = math.sqrt(sys.float_info.max)
 FEW = 6  # steps that are judged sooner one by one
 
 
 class Run(NamedTuple):
-    """What n steps gave, and perhaps a last one that the physics could not make: its reward is nan."""
+    """What n steps gave, and the reward nan of a last one that the physics could not make."""
 
     observations: np.ndarray  # float32 [n + 1, observation]; only the last may be not finite
     actions: np.ndarray  # float32 [n, action]
@@ -45,11 +47,13 @@ class ClosedLoop:
     """
 
     def __init__(
-        self, ctrl: np.ndarray, advance: Sequence[Call], observed: Sequence[Part], traced: Sequence[Part],
-        judge: Judge, alarms: np.ndarray, begin: Sequence[Call] = (),
-        restart: Callable[[int], None] | None = None,
+        self, ctrl: np.ndarray, advance: Calls, observed: Parts, traced: Parts, judge: Judge,
+        alarms: np.ndarray, begin: Calls = (), restart: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
-        parts = [part if isinstance(part, tuple) else (part, -np.inf, np.inf) for part in (*observed, *traced)]
+        parts = [
+            part if isinstance(part, tuple) else (part, -np.inf, np.inf)
+            for part in (*observed, *traced)
+        ]  # fmt: skip
         views = tuple(view for view, _, _ in parts)
         ranges = np.hstack([np.full((view.size, 2), ends).T for view, *ends in parts])
         self._sees = sum(view.size for view in views[: len(observed)])
@@ -123,12 +127,13 @@ class ClosedLoop:
 
 
 def is_unstable(error: BaseException) -> bool:
-    """Return whether an error is MuJoCo's about its physics, or dm_control's (not imported for that)."""
-    return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
+    """Return whether an error is MuJoCo's about its physics, or dm_control's (not imported)."""
+    of_suite = is_of(error, "dm_control.rl.control", "PhysicsError")
+    return of_suite or isinstance(error, mujoco.FatalError)
 
 
 def power(value: Any) -> Any:
-    """Square a number, or each of an array, as the libraries do: C's power, not always the product."""
+    """Square a number, or each of an array, by C's power, as the libraries do: not the product."""
     if isinstance(value, float):
         return math.inf if abs(value) > OVERFLOWS else value**2  # where Python's raises
     return np.array([power(one) for one in value.tolist()])

@@ -75,7 +75,9 @@ class GymnasiumEnv:
         self._own_bounds = rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
         self._steps = 0
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
-        self._warnings = np.zeros(0, np.int32) if self.closed_loop is None else warning_counts(self._data())
+        self._warnings = np.zeros(0, np.int32)
+        if self.closed_loop is not None:
+            self._warnings = warning_counts(self._data())
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation]."""

@@ -1,15 +1,16 @@
 """Gymnasium's MuJoCo tasks without Gymnasium's cost per step: the library's model, its state and its formulas, bit for bit.
 
-Each function takes the library's environment and returns its closed loop. Observation, reward and termination are those of
-Gymnasium's documentation, in the order of operations and the types of its code, so that every bit agrees; a reset draws the
-library's numbers. Left out is what changes no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but
-where observation or reward read the contact forces cfrc_ext; the physics reads nothing of what it computes.
+Each function takes the library's environment and returns its closed loop. Observation, reward and
+termination are those of Gymnasium's documentation, in the order of operations and the types of
+its code, so that every bit agrees; a reset draws the library's numbers. Left out is what changes
+no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but where
+observation or reward read the contact forces cfrc_ext; the physics reads nothing of what it computes.
 
 The formulas are those of Gymnasium 1.4. Another version, class, wrapper or parameter is left to the library.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf, nextafter, sqrt
 from typing import Any
 
@@ -21,14 +22,14 @@ from numpy import maximum, minimum, square
 from numpy.random import PCG64, Generator
 
 from esac_mpi.envs import warning_counts
-from esac_mpi.envs.closed_loop import Call, ClosedLoop, Judge, Part, power
+from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Part, Parts, power
 
 VERSION = "1.4."
 reduce_sum, accumulate = np.add.reduce, np.add.accumulate  # np.sum calls the first
 
 
 def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
-    """Return the closed loop of an environment as `gymnasium.make` gives it; None where it is not exactly one of TASKS."""
+    """Return the closed loop of an environment of `gymnasium.make`; None if it is not of TASKS."""
     task: Any = env.unwrapped
     start = TASKS.get(f"{type(task).__module__}:{type(task).__name__}")
     bare = type(env) is TimeLimit and type(env.env) is OrderEnforcing and env.env.env is task
@@ -38,12 +39,12 @@ def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
 
 
 def half_cheetah(env: Any) -> ClosedLoop:
-    """Play HalfCheetah-v5: observe all but x; the reward is the speed less the cost of control."""
+    """Play HalfCheetah-v5: observe all but x; pay for speed, less the cost of control."""
     return _crawl(env, 1, normal=True)
 
 
 def swimmer(env: Any) -> ClosedLoop:
-    """Play Swimmer-v5: observe all but x and y; the reward is the speed less the cost of control."""
+    """Play Swimmer-v5: observe all but x and y; pay for speed, less the cost of control."""
     return _crawl(env, 2)
 
 
@@ -58,7 +59,7 @@ def _crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
 
 
 def hopper(env: Any) -> ClosedLoop:
-    """Play Hopper-v5: pay for speed, less control; end when any part of the state leaves its range."""
+    """Play Hopper-v5: pay for speed, less control; end when the state leaves its ranges."""
     low, high = env._healthy_state_range
     return _hop(env, [(env.data.qpos[2:], low, high), (env.data.qvel, low, high)])
 
@@ -68,7 +69,7 @@ def walker2d(env: Any) -> ClosedLoop:
     return _hop(env, [])
 
 
-def _hop(env: Any, ranges: Sequence[Part]) -> ClosedLoop:
+def _hop(env: Any, ranges: Parts) -> ClosedLoop:
     forward, control, survival = _weights(env)
     dt, qpos = env.dt, env.data.qpos
     height, angle = (qpos[1:2], *env._healthy_z_range), (qpos[2:3], *env._healthy_angle_range)
@@ -82,7 +83,7 @@ def _hop(env: Any, ranges: Sequence[Part]) -> ClosedLoop:
 
 
 def ant(env: Any) -> ClosedLoop:
-    """Play Ant-v5: pay for speed, less control and clipped contact; end when its height leaves its range."""
+    """Play Ant-v5: pay for speed, less control and contact; end when height leaves its range."""
     data, dt = env.data, env.dt
     forward, control, survival = _weights(env)
     contact, (force_min, force_max) = env._contact_cost_weight, env._contact_force_range
@@ -97,14 +98,15 @@ def ant(env: Any) -> ClosedLoop:
         costs = _control_cost(control, actions) + after[1]
         return (after[0] - before[0]) / dt * forward + healthy * survival - costs, healthy
 
-    height = (data.qpos[2:3], nextafter(z_min, -inf), nextafter(z_max, inf))  # its bounds are healthy
+    # its bounds are healthy
+    height = (data.qpos[2:3], nextafter(z_min, -inf), nextafter(z_max, inf))
     traced = [data.xpos[env._main_body, :1], cost, height, data.qpos, data.qvel]
     observed = [data.qpos[2:], data.qvel, clipped[1:]]
     return _loop(env, observed, traced, judge, [(feel,)], forces=True, normal=True)
 
 
 def humanoid(env: Any) -> ClosedLoop:
-    """Play Humanoid-v5: pay for its centre's speed, less control and contact; end as Ant-v5 does."""
+    """Play Humanoid-v5: pay for its centre's speed, less control and contact; end as Ant-v5."""
     data, dt, masses = env.data, env.dt, env.model.body_mass
     forward, control, survival = _weights(env)
     contact, (cost_min, cost_max) = env._contact_cost_weight, env._contact_cost_range
@@ -141,7 +143,7 @@ def inverted_pendulum(env: Any) -> ClosedLoop:
 
 
 def inverted_double_pendulum(env: Any) -> ClosedLoop:
-    """Play InvertedDoublePendulum-v5: a bonus less distance and speed, until the tip is at 1 m or lower."""
+    """Play InvertedDoublePendulum-v5: a bonus less distance and speed, while the tip is up."""
     data, survival = env.data, env._healthy_reward
     angles, sines, cosines = data.qpos[1:], np.zeros(2), np.zeros(2)
 
@@ -160,7 +162,7 @@ def inverted_double_pendulum(env: Any) -> ClosedLoop:
 
 
 def reacher(env: Any) -> ClosedLoop:
-    """Play Reacher-v5: the reward is less the distance of fingertip and target, less the cost of control."""
+    """Play Reacher-v5: pay less the distance of fingertip and target, less the cost of control."""
     data, near, control = env.data, env._reward_dist_weight, env._reward_control_weight
     fingertip, target = data.body("fingertip").xpos, data.body("target").xpos
     angles, cosines, sines = data.qpos[:2], np.zeros(2), np.zeros(2)
@@ -209,14 +211,14 @@ def _has_defaults(task: Any) -> bool:
 
 
 def _loop(
-    env: Any, observed: Sequence[Part], traced: Sequence[Part], judge: Judge,
-    derive: Sequence[Call] = (), begin: Sequence[Call] = (), forces: bool = False, normal: bool = False,
+    env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls = (), begin: Calls = (),
+    forces: bool = False, normal: bool = False,
 ) -> ClosedLoop:  # fmt: skip
     """Close the loop.
 
-    derive: calls that make what is observed or traced of the simulator's state. begin: those of them
-    that make what `judge` reads of before a step. forces: those of contacts are read. normal: a
-    start's velocities are, not uniform.
+    derive: calls that make what is observed or traced of the simulator's state. begin: those that
+    make what `judge` reads of before a step. forces: those of contacts are read. normal: a start's
+    velocities are, not uniform.
     """
     model, data = env.model, env.data
     advance: list[Call] = [(mj_step, model, data, env.frame_skip)]

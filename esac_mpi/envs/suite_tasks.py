@@ -1,15 +1,16 @@
 """Tasks of the DeepMind Control Suite without dm_control's cost per step: its model, state and formulas, bit for bit.
 
-Each function takes the suite's environment of one domain and returns its closed loop: acrobot and cartpole with the smooth
-reward, cheetah, fish, humanoid but for its pure state, walker. Observation and reward are the suite's, in the order of operations
-and the types of its code; resets remain its own. Left out is what changes no bit: named indexing, the dictionary of
-observations, and the generality of `rewards.tolerance`. None of these tasks terminates.
+Each function takes the suite's environment of one domain and returns its closed loop: acrobot and
+cartpole with the smooth reward, cheetah, fish, humanoid but for its pure state, walker. Observation
+and reward are the suite's, in the order of operations and the types of its code; resets remain its
+own. Left out is what changes no bit: named indexing, the dictionary of observations, and the
+generality of `rewards.tolerance`. None of these tasks terminates.
 
 The formulas are those of dm_control 1.0; anything else is left to the library.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from importlib.metadata import version
 from typing import Any
@@ -18,17 +19,17 @@ import mujoco
 import numpy as np
 from dm_control.rl.control import Environment, PhysicsError
 from dm_control.suite import acrobot, cartpole, cheetah, fish, humanoid, walker
-from mujoco import mj_checkAcc, mj_checkPos, mj_checkVel, mj_forwardSkip, mj_RungeKutta, mj_step, mj_step1, mj_step2
+from mujoco import mj_step, mj_step1, mj_step2
 
 from esac_mpi.envs import warning_counts
-from esac_mpi.envs.closed_loop import Call, ClosedLoop, Judge, Part, power
+from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Parts, power
 
 VERSIONS = ("1.0.50",)
 GAUSSIAN = np.sqrt(-2 * np.log(0.1))  # the scale at which a tolerance falls to 0.1 at its margin
 
 
 def own_loop(env: Any) -> ClosedLoop | None:
-    """Return the closed loop of an environment as `suite.load` gives it; None where it is not of one of DOMAINS."""
+    """Return the closed loop of an environment as `suite.load` gives it; None if not of DOMAINS."""
     start = DOMAINS.get((type(env.task), type(env.physics)))
     plain = type(env) is Environment and not env._flat_observation and env.physics.legacy_step
     variant = getattr(env.task, "_pure_state", False) or getattr(env.task, "_sparse", False)
@@ -38,7 +39,7 @@ def own_loop(env: Any) -> ClosedLoop | None:
 
 
 def acrobot_loop(env: Any) -> ClosedLoop:
-    """Play acrobot-swingup: observe the arms' horizontal and vertical parts and velocities; pay for the tip at the target."""
+    """Play acrobot-swingup: observe the arms and velocities; pay for the tip at the target."""
     data, model = env.physics.data.ptr, env.physics.model
     upper, lower = (model.name2id(name, "body") for name in ("upper_arm", "lower_arm"))
     tip, target = (data.site_xpos[model.name2id(name, "site")] for name in ("tip", "target"))
@@ -56,7 +57,7 @@ def acrobot_loop(env: Any) -> ClosedLoop:
 
 
 def cartpole_loop(env: Any) -> ClosedLoop:
-    """Play cartpole-balance or -swingup: pay for the pole upright, the cart centred, and little control and speed."""
+    """Play cartpole: pay for the pole upright, the cart centred, and little control and speed."""
     data = env.physics.data.ptr
     poles, cart = data.xmat[2:], data.qpos[:1]
     orientations, cosines = poles[:, 8:1:-6], poles[:, 8]  # zz and xz; zz
@@ -70,7 +71,8 @@ def cartpole_loop(env: Any) -> ClosedLoop:
         little_speed = (1 + reduce(np.minimum, [_bell(speed, 5) for speed in after[last:]])) / 2
         return sum(upright) / len(poles) * little_control * little_speed * centred, True
 
-    return _loop(env, [cart, orientations, data.qvel], [cart, data.ctrl, cosines, data.qvel[1:]], judge)
+    traced = [cart, data.ctrl, cosines, data.qvel[1:]]
+    return _loop(env, [cart, orientations, data.qvel], traced, judge)
 
 
 def fish_upright_loop(env: Any) -> ClosedLoop:
@@ -85,7 +87,7 @@ def fish_upright_loop(env: Any) -> ClosedLoop:
 
 
 def fish_swim_loop(env: Any) -> ClosedLoop:
-    """Play fish-swim: observe joints, uprightness, the way to the target and velocities; pay for the mouth at the target."""
+    """Play fish-swim: observe the way to the target too; pay for the mouth at the target."""
     data, model = env.physics.data.ptr, env.physics.model
     upright = data.xmat[model.name2id("torso", "body"), 8:]  # zz
     mouth, target = (model.name2id(name, "geom") for name in ("mouth", "target"))
@@ -116,7 +118,7 @@ def cheetah_loop(env: Any) -> ClosedLoop:
 
 
 def walker_loop(env: Any) -> ClosedLoop:
-    """Play walker-stand, -walk or -run: observe orientations, height and velocities; pay for standing upright, then for speed."""
+    """Play walker-stand, -walk or -run: pay for standing upright, then for speed."""
     data, target = env.physics.data.ptr, env.task._move_speed
     torso = env.physics.model.name2id("torso", "body")
     orientations, upward = data.xmat[1:, 0:3:2], data.xmat[torso, 8:]  # xx and xz of every body; zz
@@ -135,7 +137,7 @@ def walker_loop(env: Any) -> ClosedLoop:
 
 
 def humanoid_loop(env: Any) -> ClosedLoop:
-    """Play humanoid-stand, -walk or -run: pay for standing upright, for little control, and for staying or for speed."""
+    """Play humanoid: pay for standing upright, little control, and staying or speed."""
     data, model, target = env.physics.data.ptr, env.physics.model, env.task._move_speed
     velocity = _sensor(env, "torso_subtreelinvel")
     torso, head = (model.name2id(name, "body") for name in ("torso", "head"))
@@ -153,7 +155,7 @@ def humanoid_loop(env: Any) -> ClosedLoop:
         height, upward, speed, x, y = after
         standing = _gaussian(humanoid._STAND_HEIGHT - height, humanoid._STAND_HEIGHT / 4)
         upright = _linear(0.9 - upward, 1.9, 0)
-        effort = np.maximum(1 - np.square(actions.astype(float)), 0.0)  # 1 at rest, 0 at full control
+        effort = np.maximum(1 - np.square(actions.astype(float)), 0.0)  # 1 at rest
         little_control = (4 + np.add.reduce(effort, axis=-1) / effort.shape[-1]) / 5
         reward = little_control * (standing * upright)
         if target:
@@ -175,10 +177,11 @@ DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
 }  # by task and physics
 
 
-def _loop(env: Any, observed: Sequence[Part], traced: Sequence[Part], judge: Judge, derive: Sequence[Call] = ()) -> ClosedLoop:
-    """Return a closed loop that applies an action for one control step, as dm_control's Physics.step does after set_control.
+def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls = ()) -> ClosedLoop:
+    """Close the loop over control steps as of dm_control's Physics.step after set_control.
 
-    It raises PhysicsError when MuJoCo warns.
+    It raises PhysicsError when MuJoCo warns. derive: calls that make what is observed or traced of
+    the simulator's state.
     """
     model, data = env.physics.model.ptr, env.physics.data.ptr
     whole = env._n_sub_steps - 1
@@ -192,11 +195,17 @@ def _loop(env: Any, observed: Sequence[Part], traced: Sequence[Part], judge: Jud
             raised = [name for name, old, new in zip(mujoco.mjtWarning.__members__, known, warnings, strict=False) if new > old]
             raise PhysicsError(f"Physics state is invalid. Warning(s) raised: {', '.join(raised)}")
 
-    first: list[Call] = [(mj_step2, model, data)]  # its first half was made by the last call, or the reset
-    if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:  # where the suite makes that half again, to the same bits
-        go_on = (mj_forwardSkip, model, data, int(mujoco.mjtStage.mjSTAGE_VEL), 0)
-        checks = [(mj_checkPos, model, data), (mj_checkVel, model, data), go_on, (mj_checkAcc, model, data)]
-        first = [*checks, (mj_RungeKutta, model, data, 4)]
+    # the first half of a step was made by the last call, or the reset
+    first: list[Call] = [(mj_step2, model, data)]
+    if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+        # the suite makes that half again, to the same bits
+        first = [
+            (mujoco.mj_checkPos, model, data),
+            (mujoco.mj_checkVel, model, data),
+            (mujoco.mj_forwardSkip, model, data, int(mujoco.mjtStage.mjSTAGE_VEL), 0),
+            (mujoco.mj_checkAcc, model, data),
+            (mujoco.mj_RungeKutta, model, data, 4),
+        ]
     rest = [(mj_step, model, data, whole)] if whole else []
     advance = [*first, *rest, (mj_step1, model, data), (check,), *derive]
     return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data), [(note,)])
@@ -217,7 +226,7 @@ def _positions(env: Any, joints: list[str]) -> list[np.ndarray]:
 
 
 def _gaussian(outside: Any, margin: float) -> Any:
-    """Return rewards.tolerance of what lies `outside` its bounds (within: 0 or less), default form."""
+    """Return rewards.tolerance, default form, of what lies `outside` bounds (within: 0 or less)."""
     if isinstance(outside, float):
         return 1.0 if outside <= 0 else np.exp(-0.5 * (outside / margin * GAUSSIAN) ** 2)
     return np.where(outside <= 0, 1.0, np.exp(-0.5 * power(outside / margin * GAUSSIAN)))
