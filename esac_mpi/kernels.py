@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -175,27 +176,23 @@ class NumpyPerceptron:
         out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
 
 
+@dataclass
 class NumpyLoop:
     """Policy and physics in turn; what both need is read where the simulator holds it.
 
-    ctrl: the simulator's actions, float64 [action]. A run calls `begin`, each step `advance`:
-    tuples of (function, *arguments). views: live arrays, float64. Their first `sees` numbers are
-    observed, clipped to `ranges` [2, numbers]; the rest are traced. alarms: int32 [any].
+    A run calls `begin`, each step `advance`: tuples of (function, *arguments). The first `sees`
+    numbers of `views` are observed, clipped to `ranges`; the rest are traced.
     """
 
-    def __init__(
-        self, ctrl: np.ndarray, begin: tuple[Any, ...], advance: tuple[Any, ...], sees: int,
-        views: tuple[np.ndarray, ...], ranges: np.ndarray, alarms: np.ndarray,
-    ) -> None:  # fmt: skip
-        self._ctrl = ctrl
-        self._begin = begin
-        self._advance = advance
-        self._sees = sees
-        self._views = views
-        self._low, self._high = ranges
-        self._alarms = alarms
-        self.steps = 0
-        self.within = True
+    ctrl: np.ndarray  # float64 [action]
+    begin: tuple[Any, ...]
+    advance: tuple[Any, ...]
+    sees: int
+    views: tuple[np.ndarray, ...]  # live, float64
+    ranges: np.ndarray  # float64 [2, numbers]
+    alarms: np.ndarray  # int32 [any]
+    steps: int = 0
+    within: bool = True
 
     def run(
         self, network: Any, mean: np.ndarray | None, std: np.ndarray | None,
@@ -209,31 +206,29 @@ class NumpyLoop:
         finite, or an alarm. Of no steps, row 0 observes the state as it is.
         """
         self.steps = 0
-        sees = self._sees
-        self._call(self._begin)
-        numbers = self._read()
-        traces[0] = numbers[sees:]
+        self._call(self.begin)
+        observed, traces[0] = self._read()
         if not len(actions):
-            observations[0] = np.clip(numbers[:sees], self._low[:sees], self._high[:sees])
-        for i, action in enumerate(actions.reshape(-1, self._ctrl.size)):
+            observations[0] = observed
+        for i, action in enumerate(actions.reshape(-1, self.ctrl.size)):
             if network is not None:
                 network.act(observations[i], action, True, mean, std)
-            self._ctrl[:] = action
+            self.ctrl[:] = action
             self.steps += 1
-            self._call(self._advance)
-            numbers = self._read()
-            observations[i + 1] = np.clip(numbers[:sees], self._low[:sees], self._high[:sees])
-            traces[i + 1] = traced = numbers[sees:]
-            self.within = bool(((self._low[sees:] < traced) & (traced < self._high[sees:])).all())
-            if not (self.within and numpy_finite(observations[i + 1])) or self._alarms.any():
+            self._call(self.advance)
+            observations[i + 1], traces[i + 1] = self._read()
+            low, high = self.ranges[:, self.sees :]
+            self.within = bool(((low < traces[i + 1]) & (traces[i + 1] < high)).all())
+            if not (self.within and numpy_finite(observations[i + 1])) or self.alarms.any():
                 return
 
     def _call(self, calls: tuple[Any, ...]) -> None:
         for function, *arguments in calls:
             function(*arguments)
 
-    def _read(self) -> np.ndarray:
-        return np.concatenate([view.ravel() for view in self._views])
+    def _read(self) -> tuple[np.ndarray, np.ndarray]:
+        numbers = np.concatenate([view.ravel() for view in self.views])
+        return np.clip(numbers, *self.ranges)[: self.sees], numbers[self.sees :]
 
 
 Loop: Any = NumpyLoop if _kernels is None else getattr(_kernels, "Loop", None)

@@ -22,6 +22,7 @@ Calls = Sequence[Call]
 Part = np.ndarray | tuple[np.ndarray, float, float]  # a live view, float64, alone or with its range
 Parts = Sequence[Part]
 Judge = Callable[[Any, Any, np.ndarray, Any], tuple[Any, Any]]
+FLOAT32 = np.dtype(np.float32)  # sooner than the type
 OVERFLOWS = math.sqrt(sys.float_info.max)
 FEW = 6  # steps that are judged sooner one by one
 
@@ -74,8 +75,8 @@ class ClosedLoop:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
         """Take an action, float32 [action]; return observation, reward and termination."""
-        action = np.ascontiguousarray(action, np.float32)
-        observations = np.empty((2, self._sees), np.float32)
+        action = np.ascontiguousarray(action, FLOAT32)
+        observations = np.empty((2, self._sees), FLOAT32)
         self._loop.run(None, None, None, observations, self._pair, action)
         before, after = self._pair.tolist()
         reward, goes_on = self._judge(before, after, action, self._loop.within)

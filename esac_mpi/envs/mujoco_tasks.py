@@ -4,7 +4,7 @@ Each function takes the library's environment and returns its closed loop. Obser
 termination are those of Gymnasium's documentation, in the order of operations and the types of
 its code, so that every bit agrees; a reset draws the library's numbers. Left out is what changes
 no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but where
-observation or reward read the contact forces cfrc_ext; the physics reads nothing of what it computes.
+observation or reward read the contact forces cfrc_ext; the physics reads nothing that it computes.
 
 The formulas are those of Gymnasium 1.4. Another version, class, wrapper or parameter is left to the library.
 """

@@ -185,15 +185,18 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
     """
     model, data = env.physics.model.ptr, env.physics.data.ptr
     whole = env._n_sub_steps - 1
-    warnings, known = data.warning.number, data.warning.number.tolist()
+    counts = data.warning.number.tolist
+    known = counts()
 
     def note() -> None:
-        known[:] = warnings.tolist()
+        nonlocal known
+        known = counts()
 
     def check() -> None:
-        if warnings.tolist() != known:
-            raised = [name for name, old, new in zip(mujoco.mjtWarning.__members__, known, warnings, strict=False) if new > old]
-            raise PhysicsError(f"Physics state is invalid. Warning(s) raised: {', '.join(raised)}")
+        if counts() != known:
+            pairs = zip(mujoco.mjtWarning.__members__, known, counts(), strict=False)
+            raised = ", ".join(name for name, old, new in pairs if new > old)
+            raise PhysicsError(f"Physics state is invalid. Warning(s) raised: {raised}")
 
     # the first half of a step was made by the last call, or the reset
     first: list[Call] = [(mj_step2, model, data)]
