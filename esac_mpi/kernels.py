@@ -216,10 +216,12 @@ class NumpyLoop:
             self.ctrl[:] = action
             self.steps += 1
             self._call(self.advance)
-            observations[i + 1], traces[i + 1] = self._read()
+            observations[i + 1], traced = self._read()
+            traces[i + 1] = traced
             low, high = self.ranges[:, self.sees :]
-            self.within = bool(((low < traces[i + 1]) & (traces[i + 1] < high)).all())
-            if not (self.within and numpy_finite(observations[i + 1])) or self.alarms.any():
+            self.within = all(((low < traced) & (traced < high)).tolist())
+            calm = self.within and numpy_finite(observations[i + 1])
+            if not calm or any(self.alarms.tolist()):
                 return
 
     def _call(self, calls: tuple[Any, ...]) -> None:
@@ -227,8 +229,9 @@ class NumpyLoop:
             function(*arguments)
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
-        numbers = np.concatenate([view.ravel() for view in self.views])
-        return np.clip(numbers, *self.ranges)[: self.sees], numbers[self.sees :]
+        numbers = np.concatenate(self.views, axis=None)
+        low, high = self.ranges[:, : self.sees]
+        return np.minimum(np.maximum(numbers[: self.sees], low), high), numbers[self.sees :]
 
 
 Loop: Any = NumpyLoop if _kernels is None else getattr(_kernels, "Loop", None)
