@@ -10,7 +10,14 @@ import pytest
 from test_fast_envs import GYMNASIUM, SUITE, both
 
 from esac_mpi import kernels
-from esac_mpi.envs import UnstablePhysics, closed_loop, make, mujoco_tasks, suite_tasks, warning_counts
+from esac_mpi.envs import (
+    UnstablePhysics,
+    closed_loop,
+    make,
+    mujoco_tasks,
+    suite_tasks,
+    warning_counts,
+)
 from esac_mpi.envs.closed_loop import Run
 from esac_mpi.policy import Layout, Normaliser, Policy
 from esac_mpi.rollout import SLICE, Episode, play, playing
