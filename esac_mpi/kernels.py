@@ -1,4 +1,4 @@
-"""What an evaluating rank spends its time on: addressed normal numbers, the forward pass of a policy, sums over observations.
+"""What an evaluating rank spends its time on: numbers, policies, sums over observations, its loop.
 
 Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
 which. The normal numbers, and the sums over observations, are the same bits either way. The forward passes differ in the last
@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -184,6 +185,65 @@ class NumpyPerceptron:
         out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
 
 
+@dataclass
+class NumpyLoop:
+    """Policy and physics in turn; what both need is read where the simulator holds it.
+
+    A run calls `begin`, each step `advance`: tuples of (function, *arguments). The first `sees`
+    numbers of `views` are observed, clipped to `ranges`; the rest are traced.
+    """
+
+    ctrl: np.ndarray  # float64 [action]
+    begin: tuple[Any, ...]
+    advance: tuple[Any, ...]
+    sees: int
+    views: tuple[np.ndarray, ...]  # live, float64
+    ranges: np.ndarray  # float64 [2, numbers]
+    alarms: np.ndarray  # int32 [any]
+    steps: int = 0
+    within: bool = True
+
+    def run(
+        self, network: Any, mean: np.ndarray | None, std: np.ndarray | None,
+        observations: np.ndarray, traces: np.ndarray, actions: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Take n steps, or fewer: `steps`; `within` says whether the last trace was in range.
+
+        observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64
+        [n + 1, traced], actions float32 [n, action], which a network writes; None: they are given.
+        A trace at an end of its range or beyond ends a run, and so does an observation that is not
+        finite, or an alarm. Of no steps, row 0 observes the state as it is.
+        """
+        self.steps = 0
+        self._call(self.begin)
+        observed, traces[0] = self._read()
+        if not len(actions):
+            observations[0] = observed
+        for i, action in enumerate(actions.reshape(-1, self.ctrl.size)):
+            if network is not None:
+                network.act(observations[i], action, True, mean, std)
+            self.ctrl[:] = action
+            self.steps += 1
+            self._call(self.advance)
+            observations[i + 1], traced = self._read()
+            traces[i + 1] = traced
+            low, high = self.ranges[:, self.sees :]
+            self.within = all(((low < traced) & (traced < high)).tolist())
+            calm = self.within and numpy_finite(observations[i + 1])
+            if not calm or any(self.alarms.tolist()):
+                return
+
+    def _call(self, calls: tuple[Any, ...]) -> None:
+        for function, *arguments in calls:
+            function(*arguments)
+
+    def _read(self) -> tuple[np.ndarray, np.ndarray]:
+        numbers = np.concatenate(self.views, axis=None)
+        low, high = self.ranges[:, : self.sees]
+        return np.minimum(np.maximum(numbers[: self.sees], low), high), numbers[self.sees :]
+
+
+Loop: Any = NumpyLoop if _kernels is None else getattr(_kernels, "Loop", None)
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
 count_in: Any = numpy_count_in if _kernels is None else getattr(_kernels, "count_in", None)
 finite: Any = numpy_finite if _kernels is None else getattr(_kernels, "finite", None)

@@ -219,3 +219,9 @@ class Policy:
         else:
             self._network.act(observation, action, True, normaliser.mean, normaliser.std)
         return action
+
+    def drive(self, loop: Any, *arrays: np.ndarray) -> None:
+        """Act in a loop of `kernels`, as a call does at every step; arrays: those of its `run`."""
+        normaliser = self.normaliser
+        mean, std = (None, None) if normaliser is None else (normaliser.mean, normaliser.std)
+        loop.run(self._network, mean, std, *arrays)
