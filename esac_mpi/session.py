@@ -144,7 +144,8 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
         try:
             if gone := nowhere():
                 raise ConfigError(gone)
-            answer = resolve()
+            config, fresh = resolve()
+            answer = set_up.settled(config, fresh), fresh
             if answer[1] and (later := later_round(answer[0])):
                 log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
                 answer = answer[0], False
