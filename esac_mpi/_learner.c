@@ -20,7 +20,7 @@
 #endif
 #include <immintrin.h>
 
-enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8 };
+enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12 };
 
 typedef struct {
     int layers, members; /* equal networks, side by side: each tensor has all members' */
@@ -341,8 +341,26 @@ static PyTypeObject update_type = {
     .tp_methods = update_methods,
 };
 
+PyDoc_STRVAR(limit_doc, "multiply_adds(rounds): make fused multiply-adds in registers; return the floating-point operations.");
+
+static PyObject *limit(PyObject *module, PyObject *rounds)
+{
+    const long count = PyLong_AsLong(rounds);
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    const int wide = known("avx512");
+    volatile double kept = wide ? multiply_adds_avx512(count) : known("avx2") ? multiply_adds_avx2(count) : 0.0;
+    (void)kept;
+    return PyFloat_FromDouble((double)count * CHAINS * 2 * (wide ? 16 : 8));
+}
+
+static PyMethodDef functions[] = {
+    {"multiply_adds", limit, METH_O, limit_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "_learner", .m_doc = "SAC's update on a CPU.", .m_size = -1,
+    PyModuleDef_HEAD_INIT, .m_name = "_learner", .m_doc = "SAC's update on a CPU.", .m_size = -1, .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit__learner(void)

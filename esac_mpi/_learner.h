@@ -229,6 +229,23 @@ static void NAME(act)(const float *restrict output, size_t width, const float *r
     }
 }
 
+/* Make `rounds` times CHAINS fused multiply-adds of vectors that stay in registers: the limit of a core. */
+static double NAME(multiply_adds)(long rounds)
+{
+    VECTOR sum[CHAINS];
+    float found[LANES];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = SET(1e-3f * (float)i);
+    for (long k = 0; k < rounds; k++)
+#pragma GCC unroll 16
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = FMA(sum[i], SET(0.999f), SET(1e-6f));
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = FMA(sum[i], SET(1.0f), sum[0]);
+    STORE(found, sum[0]);
+    return (double)found[0];
+}
+
 /* Make an update. */
 static void NAME(update)(const void *self)
 {

@@ -2,7 +2,6 @@
 
 import json
 import platform
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,10 @@ from esac_mpi import affinity, capacity, envs, epsilon, learners, log, provenanc
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import World
-from esac_mpi.config import Config, ConfigError, read_toml, slots, updated
+from esac_mpi.config import Config, slots
 from esac_mpi.contracts import Memory
 from esac_mpi.counters import Best
-from esac_mpi.directory import CONFIG, sees
+from esac_mpi.directory import sees
 from esac_mpi.envs import probe
 from esac_mpi.forecast.learners import threads_that_gain
 from esac_mpi.forecast.schedule import told_at_start
@@ -93,18 +92,6 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
         announce(job, origin)
         take_up(job, job.run)
     return job
-
-
-def settled(config: Config, fresh: bool) -> Config:
-    """Settle what a configuration leaves to the machine of its first start, which later ones keep. Rank 0 only."""
-    learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    if learning is None or config.learner.kernels != "auto":
-        return config
-    with suppress(OSError, ConfigError):  # which `begin` tells
-        if not fresh:
-            before = updated(Config(), read_toml(run_directory(config) / CONFIG)).learner.kernels
-            return updated(config, {"learner.kernels": before})
-    return learners.settled(config, learning.learner(config))
 
 
 def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:

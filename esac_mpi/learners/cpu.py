@@ -9,6 +9,7 @@ import ctypes
 import importlib
 import importlib.util
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,17 @@ def mkl_is_told() -> bool:
     """Return whether this process has the library that answers for MKL."""
     maps, library = Path("/proc/self/maps"), mkl_library()
     return library is not None and maps.exists() and str(library) in maps.read_text()
+
+
+def limit(rounds: int = 50_000, repeats: int = 50) -> float | None:
+    """The floating-point operations that this core makes in a second, at best [1/s]; None where that cannot be measured."""
+    if not KIND:
+        return None
+    rates = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        rates.append(LEARNER.multiply_adds(rounds) / (time.perf_counter() - start))
+    return float(max(rates))
 
 
 def is_amd(info: Path = Path("/proc/cpuinfo")) -> bool:

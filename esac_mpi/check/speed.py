@@ -1,0 +1,90 @@
+"""The line about the speed of rank 0's core: its limit, what torch's products make of it, and SAC's updates."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi import envs, learners
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.check.report import Line
+from esac_mpi.config import Config, updated
+from esac_mpi.params import make_layout
+
+SECONDS = 0.3  # for which each is measured
+SIDE = 256  # of the matrices
+SLOWER = (  # variables by which libraries take other kernels than the core's own, or fewer threads than they are given
+    "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+)
+UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfloat16 are faster
+
+
+def look(config: Config, env: envs.Env | None, info: Path = Path("/proc/cpuinfo")) -> list[Line]:
+    """Return the line, of a learner on a CPU; it takes about a second. The learner can be made: machine.py has said so."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None or env is None:
+        return []
+    import torch
+
+    if config.learner.device != "cpu" and torch.cuda.is_available():
+        return []
+    torch.set_num_threads(config.learner.threads)
+    left, right = torch.rand(2, SIDE, SIDE)
+    with torch.inference_mode():
+        products = 2 * SIDE**3 * rate(lambda: torch.mm(left, right))
+    found = f"torch's products {products / 1e9:.0f} GFLOP/s with {config.learner.threads} thread(s)"
+    if (limit := learners.load("cpu").limit()) is not None:
+        found = f"at most {limit / 1e9:.0f} GFLOP/s of a core; {found}"
+    option = ""
+    if learning.learner(config) == "sac":
+        own = updates(config, env)
+        found += f"; SAC {own:,.0f} updates/s ({config.learner.kernels}, {config.learner.precision})"
+        flags = set(info.read_text(errors="replace").split()) if info.exists() else set()
+        if config.learner.precision == "fp32" and flags & UNITS:
+            half = updates(updated(config, {"learner.precision": "bf16", "learner.kernels": "torch"}), env)
+            option = f"; a new run could take --learner.precision bf16: {half:,.0f}" if half > own else ""
+    return [Line("core", found + option, slowed(os.environ))]
+
+
+def slowed(environ: Mapping[str, str]) -> str:
+    """Return what to unset, as it lets libraries take slower kernels than this core has; empty where there is nothing."""
+    named = [f"{name}={environ[name]}" for name in SLOWER if environ.get(name)]
+    if not named:
+        return ""
+    return f"unset {', '.join(named)} for all ranks: products may be made by older kernels, at half the speed"
+
+
+def updates(config: Config, env: envs.Env) -> float:
+    """Return SAC's updates/s for this task, from a batch that is there."""
+    layout = make_layout(config, env)
+    small = updated(config, {"sac.replay_capacity": config.sac.batch_size})
+    update = learners.make("sac", small, layout, layout.initial(config.seed, 0)).update
+    random = np.random.default_rng(0)
+    update.rows[:] = random.uniform(-1, 1, update.rows.shape)
+    update.noise[:] = random.standard_normal(update.noise.shape)
+    update.start()
+
+    def both() -> None:
+        update.learn_critics()
+        update.learn_actor()
+
+    return rate(both)
+
+
+def rate(action: Callable[[], object]) -> float:
+    """Return how often an action is done in a second, at its median."""
+    action()
+    seconds: list[float] = []
+    end = time.perf_counter() + SECONDS
+    while (start := time.perf_counter()) < end or not seconds:
+        action()
+        seconds.append(time.perf_counter() - start)
+    return 1 / float(np.median(seconds))
