@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const Product *p, c
 /* Make a product of so many rows and columns. */
 static void NAME(multiply)(const Product *p, int rows, int columns)
 {
-    enum { WIDE = PANELS * PANEL, BLOCK = 128 }; /* of rows: they stay in the cache from panel to panel */
+    enum { WIDE = PANELS * PANEL, BLOCK = 64 }; /* of rows: they stay in the cache from panel to panel */
     float edge[ROWS * WIDE];
     float bias[WIDE] = {0};
     for (int first = 0; first < rows; first += BLOCK) {
@@ -164,14 +164,15 @@ static const float *NAME(backward)(const Network *net, int member, const float *
             NAME(pack)(l ? hidden[l - 1] : x, rows, in, l ? padded(in) : width, panels);
             for (int c = 0; c < out; c += PANEL) { /* columns of delta, as rows that lie together */
                 const int wide = out - c < PANEL ? out - c : PANEL;
+                float sums[PANEL] = {0};
                 NAME(pack)(delta + c, rows, wide, delta_width, left);
+                for (int r = 0; r < rows; r++)
+                    for (int l = 0; l < PANEL; l++)
+                        sums[l] += left[r * PANEL + l];
+                memcpy(by_bias + c, sums, (size_t)wide * sizeof *sums);
                 float *to = by_weight + (size_t)c * (size_t)in;
                 NAME(multiply)(&(Product){rows, 0, left, 1, PANEL, panels, NULL, NULL, to, (size_t)in}, wide, in);
             }
-            memset(by_bias, 0, (size_t)out * sizeof *by_bias);
-            for (int r = 0; r < rows; r++)
-                for (int c = 0; c < out; c++)
-                    by_bias[c] += delta[(size_t)r * delta_width + (size_t)c];
         }
         if (l) {
             NAME(pack)(net->values + weight_at(net, l, member), out, in, (size_t)in, panels);

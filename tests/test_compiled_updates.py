@@ -225,23 +225,23 @@ def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone
 
 
 def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatch, tmp_path):
-    """SAC's updates/s; bf16 where the CPU has units for it and it is faster."""
+    """Updates/s; bf16 where the CPU has units for it and it is faster."""
     config = updated(Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "sac.batch_size": 16})
     rates = {"fp32": 100.0, "bf16": 250.0}
-    monkeypatch.setattr(speed, "updates", lambda config, env: rates[config.learner.precision])
+    monkeypatch.setattr(speed, "updates", lambda config, name, env: rates[config.learner.precision])
     monkeypatch.setattr(speed, "SECONDS", 0.001)
     for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
         (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
         (line,) = speed.look(config, Line(), tmp_path / "cpuinfo")
         assert "GFLOP/s" in line.found
-        assert "SAC 100 updates/s (torch, fp32)" in line.found
+        assert "; 100 updates/s (torch, fp32)" in line.found
         assert ("--learner.precision bf16: 250" in line.found) == option
     assert not speed.look(updated(config, {"algorithm": "es"}), Line())
 
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():
     config = updated(Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "sac.batch_size": 16})
-    assert speed.updates(config, Line()) > 10
+    assert speed.updates(config, "sac", Line()) > 10
 
 
 @pytest.mark.parametrize("name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"])

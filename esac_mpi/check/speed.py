@@ -1,4 +1,4 @@
-"""The line about the speed of rank 0's core: its limit, what torch's products make of it, and SAC's updates."""
+"""The line about the speed of rank 0's core: its limit, what torch's products make of it, and the learner's updates."""
 
 import os
 import time
@@ -43,13 +43,12 @@ def look(config: Config, env: envs.Env | None, info: Path = Path("/proc/cpuinfo"
     found = f"torch's products {products / 1e9:.0f} GFLOP/s with {config.learner.threads} thread(s)"
     if (limit := learners.load("cpu").limit()) is not None:
         found = f"at most {limit / 1e9:.0f} GFLOP/s of a core; {found}"
-    option = ""
-    if learning.learner(config) == "sac":
-        own = updates(config, env)
-        found += f"; SAC {own:,.0f} updates/s ({config.learner.kernels}, {config.learner.precision})"
+    option, name = "", learning.learner(config)
+    if own := updates(config, name, env):
+        found += f"; {own:,.0f} updates/s ({config.learner.kernels}, {config.learner.precision})"
         flags = set(info.read_text(errors="replace").split()) if info.exists() else set()
         if config.learner.precision == "fp32" and flags & UNITS:
-            half = updates(updated(config, {"learner.precision": "bf16", "learner.kernels": "torch"}), env)
+            half = updates(updated(config, {"learner.precision": "bf16", "learner.kernels": "torch"}), name, env)
             option = f"; a new run could take --learner.precision bf16: {half:,.0f}" if half > own else ""
     return [Line("core", found + option, slowed(os.environ))]
 
@@ -62,11 +61,12 @@ def slowed(environ: Mapping[str, str]) -> str:
     return f"unset {', '.join(named)} for all ranks: products may be made by older kernels, at half the speed"
 
 
-def updates(config: Config, env: envs.Env) -> float:
-    """Return SAC's updates/s for this task, from a batch that is there."""
+def updates(config: Config, name: str, env: envs.Env) -> float:
+    """Return the updates/s of the learner `name` for this task, from a batch that is there; 0 of one that has no such updates."""
     layout = make_layout(config, env)
-    small = updated(config, {"sac.replay_capacity": config.sac.batch_size})
-    update = learners.make("sac", small, layout, layout.initial(config.seed, 0)).update
+    update = getattr(learners.make(name, config, layout, layout.initial(config.seed, 0)), "update", None)
+    if not hasattr(update, "learn_critics"):
+        return 0.0
     random = np.random.default_rng(0)
     update.rows[:] = random.uniform(-1, 1, update.rows.shape)
     update.noise[:] = random.standard_normal(update.noise.shape)
