@@ -1,18 +1,24 @@
-/* One update of SAC for one kind of vectors: _learner.c includes this once for each, with these defined.
+/* One update of SAC for one kind of vectors: _learner.c includes this once for each, with these
+   defined.
 
-   NAME(f)                           the name of f for this kind
-   VECTOR, LANES                     a vector of float32, and how many numbers it has: a part of PANEL
-   LOAD, STORE, SET, FMA, MAX, OPEN  what is done with vectors; OPEN(x, y) is x where y > 0, else 0
-   ROWS, PANELS                      a tile of a product: rows, and columns in panels; its sums fill the registers
+   NAME(f)               the name of f for this kind
+   VECTOR, LANES         a vector of float32, and how many numbers it has: a part of PANEL
+   LOAD, STORE, SET      of memory, to memory, of one number in all lanes
+   FMA, MAX, OPEN        a * b + c; the larger one; OPEN(x, y) is x where y > 0, else 0
+   ROWS, PANELS          a tile of a product: its rows, its panels of columns; its sums fill the
+                         registers
 
-   Each number of a product is one chain of fused multiply-adds in the order of the inner index, whatever the tiles are, and no
-   other sum depends on the vectors: so every kind makes the same bits. */
+   Each number of a product is one chain of fused multiply-adds in the order of the inner index,
+   whatever the tiles are, and no other sum depends on the vectors: so every kind makes the same
+   bits. */
 
 enum { NAME(PER) = PANEL / LANES };
 
 /* Make `rows` rows of a product in so many panels, from row a and panels b, at c. */
-static inline __attribute__((always_inline)) void NAME(tile)(const Product *p, const float *a, int rows, const float *b, int panels,
-                                                             const float *bias, const float *open, float *c, size_t width)
+static inline __attribute__((always_inline)) void NAME(tile)(const Product *p, const float *a,
+                                                             int rows, const float *b, int panels,
+                                                             const float *bias, const float *open,
+                                                             float *c, size_t width)
 {
     const size_t inner = (size_t)p->inner;
     const float *row[ROWS];
@@ -25,7 +31,8 @@ static inline __attribute__((always_inline)) void NAME(tile)(const Product *p, c
     for (size_t k = 0, at = 0; k < inner; k++, at += p->left_column) {
         VECTOR right[PANELS * NAME(PER)];
         for (int v = 0; v < panels * NAME(PER); v++)
-            right[v] = LOAD(b + (size_t)(v / NAME(PER)) * inner * PANEL + k * PANEL + v % NAME(PER) * LANES);
+            right[v] = LOAD(b + (size_t)(v / NAME(PER)) * inner * PANEL + k * PANEL
+                            + v % NAME(PER) * LANES);
 #pragma GCC unroll 16
         for (int i = 0; i < ROWS; i++) {
             const VECTOR left = SET(row[i][at]);
@@ -45,7 +52,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const Product *p, c
 /* Make a product of so many rows and columns. */
 static void NAME(multiply)(const Product *p, int rows, int columns)
 {
-    enum { WIDE = PANELS * PANEL, BLOCK = 64 }; /* of rows: they stay in the cache from panel to panel */
+    enum { WIDE = PANELS * PANEL, BLOCK = 64 }; /* BLOCK rows stay in the cache */
     float edge[ROWS * WIDE];
     float bias[WIDE] = {0};
     for (int first = 0; first < rows; first += BLOCK) {
@@ -68,16 +75,18 @@ static void NAME(multiply)(const Product *p, int rows, int columns)
                 else
                     NAME(tile)(p, a, high, b, 1, p->bias ? bias : NULL, open, c, width);
                 for (int r = 0; r < high && !fits; r++)
-                    memcpy(p->out + at + (size_t)r * p->width, edge + r * WIDE, (size_t)wide * sizeof *c);
+                    memcpy(p->out + at + (size_t)r * p->width, edge + r * WIDE,
+                           (size_t)wide * sizeof *c);
             }
         }
     }
 }
 
-/* Put b [rows][columns], whose rows are `width` apart, into panels [panelled(columns) / 16][rows][16]; what is beyond is zero. */
+/* Put b [rows][columns], whose rows are `width` apart, into panels, each [rows][16]; what is beyond
+   is zero. */
 static void NAME(pack)(const float *b, int rows, int columns, size_t width, float *panels)
 {
-    enum { TOGETHER = 16 }; /* rows that are read side by side, so that both reads and writes run on */
+    enum { TOGETHER = 16 }; /* rows side by side, so that both reads and writes run on */
     for (int first = 0; first < rows; first += TOGETHER) {
         const int count = rows - first < TOGETHER ? rows - first : TOGETHER;
         for (int j = 0; j < panelled(columns); j += PANEL) {
@@ -101,15 +110,19 @@ static void NAME(pack_transposed)(const float *b, int rows, int columns, float *
         int k = 0;
         for (; k + 4 <= rows && columns - j >= PANEL; k += 4)
             for (int l = 0; l < PANEL; l += 4)
-                transpose_four(b + (size_t)(j + l) * (size_t)rows + k, (size_t)rows, panels + (size_t)k * PANEL + l, PANEL);
+                transpose_four(b + (size_t)(j + l) * (size_t)rows + k, (size_t)rows,
+                               panels + (size_t)k * PANEL + l, PANEL);
         for (; k < rows; k++)
             for (int l = 0; l < PANEL; l++)
-                panels[(size_t)k * PANEL + l] = j + l < columns ? b[(size_t)(j + l) * (size_t)rows + k] : 0.0f;
+                panels[(size_t)k * PANEL + l] =
+                    j + l < columns ? b[(size_t)(j + l) * (size_t)rows + k] : 0.0f;
     }
 }
 
-/* out[r] = bias + x[r] . w: sums in sixteen parts, of every sixteenth number in order, then in halves. */
-static void NAME(dots)(const float *x, size_t width, int rows, const float *w, int size, float bias, float *out)
+/* out[r] = bias + x[r] . w: sums in sixteen parts, of every sixteenth number in order, then in
+   halves. */
+static void NAME(dots)(const float *x, size_t width, int rows, const float *w, int size, float bias,
+                       float *out)
 {
     for (int r = 0; r < rows; r++, x += width) {
         VECTOR part[NAME(PER)];
@@ -131,36 +144,42 @@ static void NAME(dots)(const float *x, size_t width, int rows, const float *w, i
     }
 }
 
-/* Run x [rows][sizes[0]] through a member's layers to `hidden` and y; a single output is [rows], more are padded. */
-static void NAME(forward)(const Network *net, int member, const float *x, size_t width, int rows, float *const *hidden, float *y,
-                          float *panels)
+/* Run x [rows][sizes[0]] through a member's layers to `hidden` and y; a single output is [rows],
+   more are padded. */
+static void NAME(forward)(const Network *net, int member, const float *x, size_t width, int rows,
+                          float *const *hidden, float *y, float *panels)
 {
     for (int l = 0; l < net->layers; l++) {
         const int in = net->sizes[l], out = net->sizes[l + 1], last = l == net->layers - 1;
-        const float *weight = net->values + weight_at(net, l, member), *bias = net->values + bias_at(net, l, member);
+        const float *weight = net->values + weight_at(net, l, member);
+        const float *bias = net->values + bias_at(net, l, member);
         float *to = last ? y : hidden[l];
-        if (out == 1) {
+        if (last && out == 1) {
             NAME(dots)(x, width, rows, weight, in, *bias, to);
         } else {
             NAME(pack_transposed)(weight, in, out, panels);
-            NAME(multiply)(&(Product){in, !last, x, width, 1, panels, bias, NULL, to, padded(out)}, rows, out);
+            NAME(multiply)(&(Product){in, !last, x, width, 1, panels, bias, NULL, to, padded(out)},
+                           rows, out);
         }
         x = to;
         width = padded(out);
     }
 }
 
-/* Return the gradient by the first layer's sums, given `delta` by a member's outputs; leave those by parameters in the network's
-   `gradient` if x is given. */
-static const float *NAME(backward)(const Network *net, int member, const float *x, size_t width, int rows, float *const *hidden,
-                                   const float *delta, float *const room[3], float *panels)
+/* Return the gradient by the first layer's sums, given `delta` by a member's outputs; leave those
+   by parameters in the network's `gradient` if x is given. */
+static const float *NAME(backward)(const Network *net, int member, const float *x, size_t width,
+                                   int rows, float *const *hidden, const float *delta,
+                                   float *const room[3], float *panels)
 {
     for (int l = net->layers - 1; l >= 0; l--) {
         const int in = net->sizes[l], out = net->sizes[l + 1];
-        const size_t delta_width = out == 1 ? 1 : padded(out);
+        const int thin = l == net->layers - 1 && out == 1; /* such an output is [rows] */
+        const size_t delta_width = thin ? 1 : padded(out);
         if (x) {
             float *const left = room[2]; /* [rows][16] */
-            float *by_weight = net->gradient + weight_at(net, l, member), *by_bias = net->gradient + bias_at(net, l, member);
+            float *by_weight = net->gradient + weight_at(net, l, member),
+                  *by_bias = net->gradient + bias_at(net, l, member);
             NAME(pack)(l ? hidden[l - 1] : x, rows, in, l ? padded(in) : width, panels);
             for (int c = 0; c < out; c += PANEL) { /* columns of delta, as rows that lie together */
                 const int wide = out - c < PANEL ? out - c : PANEL;
@@ -171,12 +190,15 @@ static const float *NAME(backward)(const Network *net, int member, const float *
                         sums[l] += left[r * PANEL + l];
                 memcpy(by_bias + c, sums, (size_t)wide * sizeof *sums);
                 float *to = by_weight + (size_t)c * (size_t)in;
-                NAME(multiply)(&(Product){rows, 0, left, 1, PANEL, panels, NULL, NULL, to, (size_t)in}, wide, in);
+                NAME(multiply)(
+                    &(Product){rows, 0, left, 1, PANEL, panels, NULL, NULL, to, (size_t)in}, wide,
+                    in);
             }
         }
         if (l) {
             NAME(pack)(net->values + weight_at(net, l, member), out, in, (size_t)in, panels);
-            const Product p = {out, 0, delta, delta_width, 1, panels, NULL, hidden[l - 1], room[l % 2], padded(in)};
+            const Product p = {out,    0,    delta,         delta_width, 1,
+                               panels, NULL, hidden[l - 1], room[l % 2], padded(in)};
             NAME(multiply)(&p, rows, in);
             delta = room[l % 2];
         }
@@ -185,12 +207,14 @@ static const float *NAME(backward)(const Network *net, int member, const float *
 }
 
 /* Adam (Kingma and Ba 2015, in the order of its section 2); `target`, if any, follows (Polyak). */
-static void NAME(adam)(const Network *net, size_t size, float rate, float small, float *restrict target, float tau)
+static void NAME(adam)(const Network *net, size_t size, float rate, float small,
+                       float *restrict target, float tau)
 {
     enum { BLOCK = 2048 };
     for (size_t first = 0; first < size; first += BLOCK) {
         const size_t count = size - first < BLOCK ? size - first : BLOCK;
-        float *restrict values = net->values + first, *restrict m = net->moment1 + first, *restrict v = net->moment2 + first;
+        float *restrict values = net->values + first, *restrict m = net->moment1 + first,
+                        *restrict v = net->moment2 + first;
         const float *restrict gradient = net->gradient + first;
         for (size_t i = 0; i < count; i++) {
             const float g = gradient[i];
@@ -203,15 +227,18 @@ static void NAME(adam)(const Network *net, size_t size, float rate, float small,
     }
 }
 
-/* Draw tanh-Gaussian actions [rows][a] and their log pi [rows] from [mean; log std] (2018a, Eq. 21). */
-static void NAME(act)(const float *restrict output, size_t width, const float *restrict noise, int rows, int a,
-                      float *restrict action, float *restrict deviation, float *restrict terms, float *restrict log_prob)
+/* Draw tanh-Gaussian actions [rows][a] and their log pi [rows] from [mean; log std] (2018a, Eq.
+   21). */
+static void NAME(act)(const float *restrict output, size_t width, const float *restrict noise,
+                      int rows, int a, float *restrict action, float *restrict deviation,
+                      float *restrict terms, float *restrict log_prob)
 {
     const float constant = 2.3052327943245735f; /* log(2 pi) / 2 + 2 log 2 */
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < a; j++) {
             terms[r * a + j] = output[(size_t)r * width + (size_t)j];
-            deviation[r * a + j] = clipped(output[(size_t)r * width + (size_t)(a + j)], -20.0f, 2.0f);
+            deviation[r * a + j] =
+                clipped(output[(size_t)r * width + (size_t)(a + j)], -20.0f, 2.0f);
         }
     for (int i = 0; i < rows * a; i++) {
         const float log_std = deviation[i], n = noise[i], d = exponential(log_std) * n;
@@ -230,7 +257,8 @@ static void NAME(act)(const float *restrict output, size_t width, const float *r
     }
 }
 
-/* Make `rounds` times CHAINS fused multiply-adds of vectors that stay in registers: the limit of a core. */
+/* Make `rounds` times CHAINS fused multiply-adds of vectors that stay in registers: the limit of a
+   core. */
 static double NAME(multiply_adds)(long rounds)
 {
     VECTOR sum[CHAINS];
@@ -251,20 +279,29 @@ static double NAME(multiply_adds)(long rounds)
 static void NAME(update)(const void *self)
 {
     const Update *u = self;
-    const int a = u->actor.sizes[u->actor.layers] / 2, o = u->actor.sizes[0], batch = u->batch, both = o + a;
-    const size_t width = (size_t)(2 * o + a + 2), pair_width = padded(both), out_width = padded(2 * a);
-    float *const pairs = u->pairs, *const fresh = pairs + (size_t)batch * pair_width; /* at the next observation, at this one */
+    const int a = u->actor.sizes[u->actor.layers] / 2;
+    const int o = u->actor.sizes[0];
+    const int batch = u->batch;
+    const int both = o + a;
+    const size_t width = (size_t)(2 * o + a + 2);
+    const size_t pair_width = padded(both);
+    const size_t out_width = padded(2 * a);
+    float *const pairs = u->pairs; /* of observation and action: at the next observation */
+    float *const fresh = pairs + (size_t)batch * pair_width; /* and at this one */
     if (u->log_temperature.values) /* which may have come from a checkpoint */
         *u->temperature = exponential(*u->log_temperature.values);
     const float temperature = *u->temperature, gamma = u->gamma, share = 1.0f / (float)batch;
     double squares = 0.0, mean_q = 0.0, entropy = 0.0;
 
     for (int b = 0; b < batch; b++) {
-        memcpy(pairs + (size_t)b * pair_width, u->rows + (size_t)b * width + both + 2, (size_t)o * sizeof(float));
-        memcpy(fresh + (size_t)b * pair_width, u->rows + (size_t)b * width, (size_t)o * sizeof(float));
+        memcpy(pairs + (size_t)b * pair_width, u->rows + (size_t)b * width + both + 2,
+               (size_t)o * sizeof(float));
+        memcpy(fresh + (size_t)b * pair_width, u->rows + (size_t)b * width,
+               (size_t)o * sizeof(float));
     }
     NAME(forward)(&u->actor, 0, pairs, pair_width, 2 * batch, u->hidden[2], u->output, u->panels);
-    NAME(act)(u->output, out_width, u->noise, 2 * batch, a, u->action, u->deviation, u->terms, u->log_prob);
+    NAME(act)(u->output, out_width, u->noise, 2 * batch, a, u->action, u->deviation, u->terms,
+              u->log_prob);
     for (int b = 0; b < 2 * batch; b++)
         memcpy(pairs + (size_t)b * pair_width + o, u->action + b * a, (size_t)a * sizeof(float));
 
@@ -285,7 +322,8 @@ static void NAME(update)(const void *self)
             squares += (double)error * error;
             u->q[m][b] = error * share;
         }
-        NAME(backward)(&u->critic, m, u->rows, width, batch, u->hidden[0], u->q[m], u->room, u->panels);
+        NAME(backward)(&u->critic, m, u->rows, width, batch, u->hidden[0], u->q[m], u->room,
+                       u->panels);
     }
     NAME(adam)(&u->critic, length(&u->critic), u->rates[0], u->rates[1], u->target, u->tau);
 
@@ -304,27 +342,37 @@ static void NAME(update)(const void *self)
                 continue;
             for (int l = 0; l + 1 < u->critic.layers; l++) {
                 const size_t apart = padded(u->critic.sizes[l + 1]);
-                memmove(u->hidden[m][l] + (size_t)rows * apart, u->hidden[m][l] + (size_t)b * apart, apart * sizeof(float));
+                memmove(u->hidden[m][l] + (size_t)rows * apart, u->hidden[m][l] + (size_t)b * apart,
+                        apart * sizeof(float));
             }
             u->backup[rows] = 1.0f;
             u->chosen[rows++] = b;
         }
-        const float *first = NAME(backward)(&u->critic, m, NULL, 0, rows, u->hidden[m], u->backup, u->room, u->panels);
-        NAME(pack)(u->critic.values + weight_at(&u->critic, 0, m) + o, wide, a, (size_t)both, u->panels);
-        NAME(multiply)(&(Product){wide, 0, first, padded(wide), 1, u->panels, NULL, NULL, u->delta, out_width}, rows, a);
+        const float *first = NAME(backward)(&u->critic, m, NULL, 0, rows, u->hidden[m], u->backup,
+                                            u->room, u->panels);
+        NAME(pack)(u->critic.values + weight_at(&u->critic, 0, m) + o, wide, a, (size_t)both,
+                   u->panels);
+        NAME(multiply)(
+            &(Product){wide, 0, first, padded(wide), 1, u->panels, NULL, NULL, u->delta, out_width},
+            rows, a);
         for (int r = 0; r < rows; r++)
-            memcpy(u->by_action + u->chosen[r] * a, u->delta + (size_t)r * out_width, (size_t)a * sizeof(float));
+            memcpy(u->by_action + u->chosen[r] * a, u->delta + (size_t)r * out_width,
+                   (size_t)a * sizeof(float));
     }
-    const float *raw = u->output + (size_t)batch * out_width, *action = u->action + batch * a, *moved = u->deviation + batch * a;
+    const float *raw = u->output + (size_t)batch * out_width;
+    const float *action = u->action + batch * a;
+    const float *moved = u->deviation + batch * a;
     for (int b = 0; b < batch; b++)
         for (int j = 0; j < a; j++) {
             const size_t to = (size_t)b * out_width + (size_t)j;
             const float taken = action[b * a + j], log_std = raw[to + (size_t)a];
             const float slope = -share * u->by_action[b * a + j] * (1.0f - taken * taken);
-            const float by_mean = slope + 2.0f * share * temperature * taken; /* d log pi / d u = 2 tanh u */
-            const int inside = log_std >= -20.0f && log_std <= 2.0f;          /* no gradient where it was clamped */
+            /* d log pi / d u = 2 tanh u; no gradient where the log std was clamped */
+            const float by_mean = slope + 2.0f * share * temperature * taken;
+            const int inside = log_std >= -20.0f && log_std <= 2.0f;
             u->delta[to] = by_mean;
-            u->delta[to + (size_t)a] = inside ? by_mean * moved[b * a + j] - share * temperature : 0.0f;
+            u->delta[to + (size_t)a] =
+                inside ? by_mean * moved[b * a + j] - share * temperature : 0.0f;
         }
     float *tail[MOST_LAYERS];
     for (int l = 0; l + 1 < u->actor.layers; l++)

@@ -1,4 +1,4 @@
-"""What a configuration leaves to the machine of a run's first start, "auto", and what later starts keep of it."""
+"""What a configuration leaves to the machine of a run's first start: "auto"."""
 
 from contextlib import suppress
 from pathlib import Path

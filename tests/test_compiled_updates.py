@@ -21,6 +21,7 @@ from esac_mpi.record import Run
 KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
 COMPILED = {"learner__kernels": "compiled"}
+SIZES = [((8, 8), 64), ((16,), 37), ((40, 33, 50), 64), ((96, 64), 150), ((8, 1), 64), ((3, 5, 7, 9, 11, 13, 15), 5)]
 
 
 def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
@@ -33,7 +34,7 @@ def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
 @compiled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("automatic", [False, True])
-@pytest.mark.parametrize(("hidden", "batch"), [((8, 8), 64), ((16,), 37), ((40, 33, 50), 64), ((96, 64), 150)])
+@pytest.mark.parametrize(("hidden", "batch"), SIZES)
 def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, automatic, kind):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
     form = {"sac__batch_size": batch, "sac__automatic_temperature": automatic}
@@ -118,7 +119,8 @@ def test_phases_are_those_of_torch_but_for_rounding():
 
 
 def made(learner="sac", **values):
-    config = updated(Config(), {"policy.hidden": (8, 8), **{name.replace("__", "."): value for name, value in values.items()}})
+    named = {name.replace("__", "."): value for name, value in values.items()}
+    config = updated(Config(), {"policy.hidden": (8, 8), **named})
     return settled(config, learner).learner.kernels
 
 

@@ -1,9 +1,10 @@
-"""The line about the speed of rank 0's core: its limit, what torch's products make of it, and the learner's updates."""
+"""The line about rank 0's core: its limit, what torch's products make of it, the updates/s."""
 
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from esac_mpi.params import make_layout
 
 SECONDS = 0.3  # for which each is measured
 SIDE = 256  # of the matrices
-SLOWER = (  # variables by which libraries take other kernels than the core's own, or fewer threads than they are given
+SLOWER = (  # variables by which libraries take other kernels than the core's, or fewer threads
     "OPENBLAS_CORETYPE",
     "MKL_ENABLE_INSTRUCTIONS",
     "MKL_DEBUG_CPU_TYPE",
@@ -28,7 +29,7 @@ UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfl
 
 
 def look(config: Config, env: envs.Env | None, info: Path = Path("/proc/cpuinfo")) -> list[Line]:
-    """Return the line, of a learner on a CPU; it takes about a second. The learner can be made: machine.py has said so."""
+    """Return the line, of a learner on a CPU that can be made; it takes about a second."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None or env is None:
         return []
@@ -48,23 +49,27 @@ def look(config: Config, env: envs.Env | None, info: Path = Path("/proc/cpuinfo"
         found += f"; {own:,.0f} updates/s ({config.learner.kernels}, {config.learner.precision})"
         flags = set(info.read_text(errors="replace").split()) if info.exists() else set()
         if config.learner.precision == "fp32" and flags & UNITS:
-            half = updates(updated(config, {"learner.precision": "bf16", "learner.kernels": "torch"}), name, env)
-            option = f"; a new run could take --learner.precision bf16: {half:,.0f}" if half > own else ""
+            other = {"learner.precision": "bf16", "learner.kernels": "torch"}
+            half = updates(updated(config, other), name, env)
+            if half > own:
+                option = f"; a new run could take --learner.precision bf16: {half:,.0f}"
     return [Line("core", found + option, slowed(os.environ))]
 
 
 def slowed(environ: Mapping[str, str]) -> str:
-    """Return what to unset, as it lets libraries take slower kernels than this core has; empty where there is nothing."""
+    """Return what to unset, as libraries are slower by it; empty where there is nothing."""
     named = [f"{name}={environ[name]}" for name in SLOWER if environ.get(name)]
     if not named:
         return ""
-    return f"unset {', '.join(named)} for all ranks: products may be made by older kernels, at half the speed"
+    remedy = "products may be made by older kernels, at half the speed"
+    return f"unset {', '.join(named)} for all ranks: {remedy}"
 
 
 def updates(config: Config, name: str, env: envs.Env) -> float:
-    """Return the updates/s of the learner `name` for this task, from a batch that is there; 0 of one that has no such updates."""
+    """Return the updates/s of the learner `name` for this task; 0 of one without such updates."""
     layout = make_layout(config, env)
-    update = getattr(learners.make(name, config, layout, layout.initial(config.seed, 0)), "update", None)
+    made = learners.make(name, config, layout, layout.initial(config.seed, 0))
+    update: Any = getattr(made, "update", None)
     if not hasattr(update, "learn_critics"):
         return 0.0
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""SAC's update by compiled kernels: all of it in one call of _learner.c, on the buffers and parameters of sac_update.py."""
+"""SAC's update in one call of _learner.c, on the buffers and parameters of sac_update.py."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from esac_mpi.learners.sac_update import Parts, Update
 
 
 class CompiledUpdate(Update):
-    """An update in C. The formulas are those of Update; bits differ from torch's, as sums have another order."""
+    """An update by the formulas of Update; its bits are others, as sums have another order."""
 
     def __init__(self, parts: Parts, options: config.SAC, kind: str = cpu.KIND) -> None:
         """kind: of vectors, avx512 or avx2; the bits are the same."""
@@ -22,8 +22,10 @@ class CompiledUpdate(Update):
         sizes = (*parts.actor.layout.sizes[:-1], self.actions)
         numbers = kind, sizes, self.batch, options.gamma, options.tau
         given = self.rows, self.noise, self.sums.numpy(), _array(parts.temperature)
-        self._compiled = cpu.LEARNER.Update(*numbers, *given, actor, critic, _array(parts.target.values), tuned)
-        self._adams = [parts.adam[name] for name in ("critic", "actor", "log_temperature") if name in parts.adam]
+        networks = actor, critic, _array(parts.target.values), tuned
+        self._compiled = cpu.LEARNER.Update(*numbers, *given, *networks)
+        order = "critic", "actor", "log_temperature"
+        self._adams = [parts.adam[name] for name in order if name in parts.adam]
 
     def learn_critics(self) -> None:
         """Take the batch; the update is made as a whole."""
@@ -42,4 +44,6 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 def _arrays(adam: Adam | None) -> tuple[Any, ...]:
     """What an Adam steps and remembers, as arrays; nothing for none."""
-    return () if adam is None else tuple(map(_array, (adam.values, adam.gradient, adam.moment1, adam.moment2)))
+    if adam is None:
+        return ()
+    return tuple(map(_array, (adam.values, adam.gradient, adam.moment1, adam.moment2)))

@@ -1,7 +1,7 @@
-"""Which kernels make a learner's updates on a CPU (learner.kernels): chosen at a run's first start, and brought in before torch.
+"""Which kernels make a learner's updates on a CPU (learner.kernels), and what brings them in.
 
-compiled   SAC's whole update in C (_learner.c); its bits are the same on every CPU that has AVX2 or AVX-512
-mkl        torch, whose MKL takes its fast path on AMD, too: a library that answers for MKL is loaded before it (_mkl.c)
+compiled   SAC's whole update in C (_learner.c); the same bits on every CPU with AVX2 or AVX-512
+mkl        torch after a library that answers for MKL (_mkl.c), which is fast on AMD, too, by that
 torch      torch as it is
 """
 
@@ -21,12 +21,12 @@ MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi._learner") is not None
 LEARNER: Any = importlib.import_module("esac_mpi._learner") if BUILT else None
 KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
-NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name; torch as it is has none
+NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name
 NOT_BUILT = "this installation has none of them; install esac_mpi where there is GCC, on x86-64"
 
 
 def settled(config: Config, learner: str) -> Config:
-    """Return the configuration with the kernels that "auto" means on this machine. learner: a key of LEARNERS."""
+    """The configuration with what "auto" means on this machine. learner: a key of LEARNERS."""
     kernels = config.learner.kernels
     if kernels == "auto":
         kernels = "torch" if why_not_mkl() or not is_amd() else "mkl"
@@ -35,7 +35,7 @@ def settled(config: Config, learner: str) -> Config:
 
 
 def prepare(config: Config, learner: str) -> None:
-    """Bring in what the configuration names, which is not "auto"; before torch is imported. Raises NoDevice."""
+    """Bring in what the configuration names, before torch is imported. Raises NoDevice."""
     kernels = config.learner.kernels
     why = why_not(config, learner)
     if why:
@@ -45,13 +45,13 @@ def prepare(config: Config, learner: str) -> None:
 
 
 def why_not(config: Config, learner: str) -> str:
-    """Return why this process cannot have the kernels that the configuration names; empty if it can."""
+    """Say why this process cannot have the kernels that are named; empty if it can."""
     kernels = config.learner.kernels
     if kernels == "auto":
         return "which kernels it means was not settled"
     if kernels == "torch":
-        told = "a training before has led MKL to its fast path in this process: start another one for this training"
-        return told if mkl_is_told() else ""
+        told = "a training before has led MKL to its fast path in this process"
+        return f"{told}: start another one for this training" if mkl_is_told() else ""
     return why_not_mkl() if kernels == "mkl" else why_not_compiled(config, learner)
 
 
@@ -80,7 +80,8 @@ def why_not_mkl() -> str:
     if mkl_library() is None:
         return NOT_BUILT
     late = "torch" in sys.modules and not mkl_is_told()
-    return "this process has imported torch before, and MKL has made its choice: start the training first" if late else ""
+    told = "this process has imported torch before, and MKL has made its choice"
+    return f"{told}: start the training first" if late else ""
 
 
 def mkl_library() -> Path | None:
@@ -96,7 +97,7 @@ def mkl_is_told() -> bool:
 
 
 def limit(rounds: int = 50_000, repeats: int = 50) -> float | None:
-    """The floating-point operations that this core makes in a second, at best [1/s]; None where that cannot be measured."""
+    """Floating-point operations of this core at best [1/s]; None where that cannot be told."""
     if not KIND:
         return None
     rates = []
