@@ -333,7 +333,7 @@ def announce(job: Job, origin: dict[str, Any]) -> None:
             if told:
                 log.say(f"  {told}")
         threads = threads_that_gain(config, affinity.cores(), job.world.locals)
-        if origin["device"] == "cpu" and threads > config.learner.threads:
+        if origin["device"].startswith("cpu") and threads > config.learner.threads:
             spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"
             log.say(f"  {spare}: --fresh --learner.threads {threads}")
         return

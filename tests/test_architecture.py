@@ -23,7 +23,7 @@ LAYERS = [
     {"set_up", "evaluation"},
     {"warm_start"},
     {"job", "capacity", "forecast"},
-    {"task"},
+    {"task", "first_start"},
     {"comm", "record", "algorithms", "Policy"},
     {"population", "experience", "learners", "provenance"},
     {"rollout", "learning", "params", "selection", "distribution", "state"},

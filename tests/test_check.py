@@ -22,7 +22,7 @@ from esac_mpi.envs import make
 from esac_mpi.params import Params
 from esac_mpi.policy import Layout
 
-SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
+SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "core", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
 SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange", "forecast"]
 SMALL = {**MENDED, "task.id": "CyclicMDP-v0", "algorithm": "es", "policy.hidden": (8, 8)}

@@ -9,7 +9,7 @@ import math
 import os
 
 from esac_mpi import log, set_up
-from esac_mpi.check import cost, counter, directory, exchange, gpu, machine, memory, rank, report, run, task
+from esac_mpi.check import cost, counter, directory, exchange, gpu, machine, memory, rank, report, run, speed, task
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.task import settled
@@ -30,6 +30,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     lines, left = [], None
     if world.rank == 0:
         lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
+        lines += speed.look(config, env) if not any(line.fatal for line in lines) else []
         lines += task.playing(config, ranks)
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
         lines += [*memory.root(config, env), *memory.replay(config, env)]

@@ -107,6 +107,11 @@ class Learner(Table):
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
     device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
+    kernels: Literal["auto", "torch", "mkl", "compiled"] = "torch"
+    """What makes the updates on a CPU. compiled: SAC's whole update in C, with relu, fp32, one thread and without layer
+    normalisation and value network; the same bits on every CPU with AVX2 or AVX-512. mkl: torch, whose MKL takes its fast path
+    on AMD, too, in a process that has not imported torch before. torch: as it is. auto: the first of these that the first start's
+    machine and the settings allow, mkl on AMD alone; the run keeps it. Bits depend on it."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """Matrix products of the updates: tf32 rounds what it multiplies to 10 bits (a GPU's alone, refused on a CPU); bf16
     multiplies in bfloat16. Either keeps weights, gradients, Adam, losses and layer normalisation in float32 (Micikevicius et al.

@@ -77,7 +77,8 @@ class GradientLearner(ABC):
         """Take what all have in common; options: the learner's table."""
         config, (o, *_, a) = start.config, start.layout.sizes
         self.device = device(config.learner)
-        self.device_name = gpu.named(self.device)
+        self.device_name = gpu.named(self.device, config.learner.kernels)
+        self.compiled = self.device.type == "cpu" and config.learner.kernels == "compiled"
         self.seed, self.options, self._activation = config.seed, options, config.policy.activation
         self._actions, self._products = a, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)

@@ -22,6 +22,7 @@ from torch import Tensor
 from esac_mpi import config as configuration
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
+from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.learners.network import Adam, Network
 from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.learners.training import Streams
@@ -59,7 +60,7 @@ class SAC(GradientLearner):
             self.adam["log_temperature"] = Adam(log_temperature, torch.zeros_like(log_temperature), config.sac.lr_sac)
             self.temperature = log_temperature.exp()  # the same bits as after a restart
         parts = Parts(self.actor, self.critic, self.value, self.target, self.temperature, self.adam)
-        self.update = Update(parts, config.sac)
+        self.update = CompiledUpdate(parts, config.sac) if self.compiled else Update(parts, config.sac)
         self.ready()
 
     @property
