@@ -31,8 +31,8 @@ typedef struct {
 } Network;
 
 /* out [rows][columns] = bias + left [rows][inner] right [inner][columns]. An element (r, k) of left
-   is at r * left_row + k * left_column; right is in panels. Where `open` is given, which is as out, out is 0
-   where it is not positive; with `relu` where out is not. */
+   is at r * left_row + k * left_column; right is in panels. Where `open` is given, which is as out,
+   out is 0 where it is not positive; with `relu` where out is not. */
 typedef struct {
     int inner, relu;
     const float *left;
