@@ -27,6 +27,7 @@ enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12 };
 typedef struct {
     int layers, members; /* equal networks, side by side: each tensor has all members' */
     int sizes[MOST_LAYERS + 1];
+    float path; /* factor of the input beside the last hidden units, whose own is 1 / path; or 0 */
     float *values, *gradient, *moment1, *moment2;
 } Network;
 
@@ -65,19 +66,25 @@ typedef struct {
 static int panelled(int columns) { return (columns + PANEL - 1) / PANEL * PANEL; }
 static size_t padded(int columns) { return (size_t)((columns + WIDEST - 1) / WIDEST | 1) * WIDEST; }
 
+/* The inputs of a layer: the last one has the network's too where there is a path. */
+static int inputs(const Network *net, int layer)
+{
+    return net->sizes[layer] + (net->path > 0.0f && layer == net->layers - 1 ? net->sizes[0] : 0);
+}
+
 /* Where a member's bias, or weights [out][in], of a layer begin. */
 static size_t bias_at(const Network *net, int layer, int member)
 {
     size_t at = 0;
     for (int l = 0; l <= layer; l++)
         at += (size_t)net->members * (size_t)net->sizes[l + 1]
-              * (size_t)(l < layer ? net->sizes[l] + 1 : net->sizes[l]);
+              * (size_t)(inputs(net, l) + (l < layer));
     return at + (size_t)member * (size_t)net->sizes[layer + 1];
 }
 
 static size_t weight_at(const Network *net, int layer, int member)
 {
-    const size_t size = (size_t)net->sizes[layer] * (size_t)net->sizes[layer + 1];
+    const size_t size = (size_t)inputs(net, layer) * (size_t)net->sizes[layer + 1];
     return bias_at(net, layer, 0) - (size_t)(net->members - member) * size;
 }
 
@@ -249,7 +256,7 @@ static int allocate(Update *self)
     size_t widest = 0, panels = 0;
     for (int n = 1; n < 3; n++)
         for (int l = 0; l < nets[n]->layers; l++) {
-            const size_t in = padded(nets[n]->sizes[l]), out = padded(nets[n]->sizes[l + 1]);
+            const size_t in = padded(inputs(nets[n], l)), out = padded(nets[n]->sizes[l + 1]);
             const size_t inner = in > batch ? in : batch,
                          most = (in > out ? in : out) * (inner > out ? inner : out);
             widest = in > widest ? in : widest;
@@ -263,7 +270,7 @@ static int allocate(Update *self)
      floats += sizes[count++])
     for (int n = 0; n < 3; n++)
         for (int l = 0; l + 1 < nets[n]->layers; l++)
-            ROOM(self->hidden[n][l], (n / 2 + 1) * batch * padded(nets[n]->sizes[l + 1]));
+            ROOM(self->hidden[n][l], (n / 2 + 1) * batch * padded(inputs(nets[n], l + 1)));
     ROOM(self->pairs, 2 * batch * padded(self->critic.sizes[0]));
     ROOM(self->output, 2 * batch * padded(2 * (int)a));
     ROOM(self->delta, batch * padded(2 * (int)a));
@@ -314,9 +321,9 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     PyObject *sizes, *rows, *noise, *sums, *temperature, *actor, *critic, *target, *log_temperature;
     const char *kind;
     int batch;
-    float gamma, tau;
-    if (!PyArg_ParseTuple(args, "sO!iffOOOOO!O!OO!", &kind, &PyTuple_Type, &sizes, &batch, &gamma,
-                          &tau, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
+    float gamma, tau, path;
+    if (!PyArg_ParseTuple(args, "sO!ifffOOOOO!O!OO!", &kind, &PyTuple_Type, &sizes, &batch, &gamma,
+                          &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
                           &PyTuple_Type, &critic, &target, &PyTuple_Type, &log_temperature))
         return NULL;
     const Py_ssize_t n = PyTuple_GET_SIZE(sizes);
@@ -334,6 +341,7 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->gamma = gamma;
     self->tau = tau;
     self->run = strcmp(kind, "avx512") ? update_avx2 : update_avx512;
+    self->actor.path = path;
     self->log_temperature = (Network){.layers = 1, .members = 1, .sizes = {0, 1}};
     if (measure(&self->actor, sizes, 1, o, 2 * a) < 0
         || measure(&self->critic, sizes, 2, o + a, 1) < 0
@@ -374,9 +382,8 @@ static PyMethodDef update_methods[] = {
 static PyTypeObject update_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi._learner.Update",
     .tp_doc = PyDoc_STR(
-        "Update(kind, sizes, batch, gamma, tau, rows, noise, sums, temperature, actor, critic, "
-        "target, "
-        "log_temperature): SAC's update.\n\nNetworks are (values, gradient, moment1, moment2)."),
+        "Update(kind, sizes, batch, gamma, tau, path, rows, noise, sums, temperature, actor, "
+        "critic, target, log_temperature): SAC's update.\n\nNetworks are (values, gradient, moment1, moment2)."),
     .tp_basicsize = sizeof(Update),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = update_new,

@@ -144,13 +144,31 @@ static void NAME(dots)(const float *x, size_t width, int rows, const float *w, i
     }
 }
 
+/* Put the last hidden units and the network's input, each times its factor, side by side. */
+static void NAME(join)(const Network *net, const float *x, size_t width, int rows, float *units)
+{
+    const int hidden = net->sizes[net->layers - 1];
+    const float share = 1.0f / net->path;
+    for (int r = 0; r < rows; r++, x += width, units += padded(inputs(net, net->layers - 1))) {
+        for (int j = 0; j < hidden; j++)
+            units[j] *= share;
+        for (int j = 0; j < net->sizes[0]; j++)
+            units[hidden + j] = net->path * x[j];
+    }
+}
+
 /* Run x [rows][sizes[0]] through a member's layers to `hidden` and y; a single output is [rows],
    more are padded. */
 static void NAME(forward)(const Network *net, int member, const float *x, size_t width, int rows,
                           float *const *hidden, float *y, float *panels)
 {
+    const float *const seen = x;
+    const size_t apart = width;
     for (int l = 0; l < net->layers; l++) {
-        const int in = net->sizes[l], out = net->sizes[l + 1], last = l == net->layers - 1;
+        const int in = inputs(net, l), out = net->sizes[l + 1], last = l == net->layers - 1;
+        const size_t out_width = padded(last ? out : inputs(net, l + 1));
+        if (last && net->path > 0.0f)
+            NAME(join)(net, seen, apart, rows, hidden[l - 1]);
         const float *weight = net->values + weight_at(net, l, member);
         const float *bias = net->values + bias_at(net, l, member);
         float *to = last ? y : hidden[l];
@@ -158,12 +176,24 @@ static void NAME(forward)(const Network *net, int member, const float *x, size_t
             NAME(dots)(x, width, rows, weight, in, *bias, to);
         } else {
             NAME(pack_transposed)(weight, in, out, panels);
-            NAME(multiply)(&(Product){in, !last, x, width, 1, panels, bias, NULL, to, padded(out)},
+            NAME(multiply)(&(Product){in, !last, x, width, 1, panels, bias, NULL, to, out_width},
                            rows, out);
         }
         x = to;
-        width = padded(out);
+        width = out_width;
     }
+}
+
+/* Take the gradient by the last hidden units from that by these over the path's factor, and lay its
+   rows as far apart as those of a layer without a path. */
+static void NAME(narrow)(const Network *net, int rows, float *delta)
+{
+    const int hidden = net->sizes[net->layers - 1];
+    const size_t from = padded(inputs(net, net->layers - 1)), to = padded(hidden);
+    const float share = 1.0f / net->path;
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < hidden; j++)
+            delta[(size_t)r * to + (size_t)j] = delta[(size_t)r * from + (size_t)j] * share;
 }
 
 /* Return the gradient by the first layer's sums, given `delta` by a member's outputs; leave those
@@ -173,7 +203,8 @@ static const float *NAME(backward)(const Network *net, int member, const float *
                                    float *const room[3], float *panels)
 {
     for (int l = net->layers - 1; l >= 0; l--) {
-        const int in = net->sizes[l], out = net->sizes[l + 1];
+        const int in = inputs(net, l), out = net->sizes[l + 1];
+        const int units = net->sizes[l];
         const int thin = l == net->layers - 1 && out == 1; /* such an output is [rows] */
         const size_t delta_width = thin ? 1 : padded(out);
         if (x) {
@@ -196,11 +227,14 @@ static const float *NAME(backward)(const Network *net, int member, const float *
             }
         }
         if (l) {
-            NAME(pack)(net->values + weight_at(net, l, member), out, in, (size_t)in, panels);
+            float *const below = room[l % 2];
+            NAME(pack)(net->values + weight_at(net, l, member), out, units, (size_t)in, panels);
             const Product p = {out,    0,    delta,         delta_width, 1,
-                               panels, NULL, hidden[l - 1], room[l % 2], padded(in)};
-            NAME(multiply)(&p, rows, in);
-            delta = room[l % 2];
+                               panels, NULL, hidden[l - 1], below,       padded(in)};
+            NAME(multiply)(&p, rows, units);
+            if (in > units)
+                NAME(narrow)(net, rows, below);
+            delta = below;
         }
     }
     return delta;
@@ -376,7 +410,7 @@ static void NAME(update)(const void *self)
         }
     float *tail[MOST_LAYERS];
     for (int l = 0; l + 1 < u->actor.layers; l++)
-        tail[l] = u->hidden[2][l] + (size_t)batch * padded(u->actor.sizes[l + 1]);
+        tail[l] = u->hidden[2][l] + (size_t)batch * padded(inputs(&u->actor, l + 1));
     NAME(backward)(&u->actor, 0, fresh, pair_width, batch, tail, u->delta, u->room, u->panels);
     NAME(adam)(&u->actor, length(&u->actor), u->rates[2], u->rates[3], NULL, 0.0f);
 

@@ -22,6 +22,8 @@ KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
 COMPILED = {"learner__kernels": "compiled"}
 SIZES = [((8, 8), 64), ((16,), 37), ((40, 33, 50), 64), ((96, 64), 150), ((8, 1), 64), ((3, 5, 7, 9, 11, 13, 15), 5)]
+PATH = {"policy__linear": True, "policy__linear_gain": 3.0}
+FORMS: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
 
 
 def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
@@ -33,11 +35,11 @@ def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
 
 @compiled
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("automatic", [False, True])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("hidden", "batch"), SIZES)
-def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, automatic, kind):
+def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, form, kind):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
-    form = {"sac__batch_size": batch, "sac__automatic_temperature": automatic}
+    form = {"sac__batch_size": batch, **form}
     sac = saturated(perturbed(in_c((3, *hidden, 2), kind, **form)))
     plain = Plain(sac)
     for step in range(5):
@@ -55,10 +57,12 @@ def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, automatic,
 @compiled
 @pytest.mark.skipif(len(KINDS) < 2, reason="one kind of vectors here")
 @pytest.mark.parametrize("sizes", [(3, 8, 8, 2), (17, 64, 64, 6), (5, 40, 33, 50, 1), (30, 100, 17)])
-def test_bits_do_not_depend_on_the_vectors(sizes):
+@pytest.mark.parametrize("path", [{}, PATH])
+def test_bits_do_not_depend_on_the_vectors(sizes, path):
     found = []
     for kind in KINDS:
-        sac = in_c(sizes, kind, sac__batch_size=37, sac__automatic_temperature=True)
+        form = {"sac__batch_size": 37, "sac__automatic_temperature": True, **path}
+        sac = perturbed(in_c(sizes, kind, **form))
         found.append((sac, [learn(sac, seed=step) for step in range(3)]))
     (one, measured), (other, also) = found
     assert measured == also
@@ -92,10 +96,9 @@ def test_numbers_that_are_not_finite_stay_so():
 
 
 @compiled
-@pytest.mark.parametrize("automatic", [False, True])
-def test_a_learner_goes_on_where_it_was_saved(automatic):
+@pytest.mark.parametrize("form", FORMS)
+def test_a_learner_goes_on_where_it_was_saved(form):
     """To the bit, a tuned temperature too, which a checkpoint has as its logarithm."""
-    form = {"sac__automatic_temperature": automatic}
     straight, env = in_c((1, 8, 8, 1), **form), Line()
     straight.phase(env, 1, 1, 60)
     resumed = in_c((1, 8, 8, 1), **form)
@@ -106,9 +109,11 @@ def test_a_learner_goes_on_where_it_was_saved(automatic):
 
 
 @compiled
-def test_phases_are_those_of_torch_but_for_rounding():
+@pytest.mark.parametrize("path", [{}, PATH])
+def test_phases_are_those_of_torch_but_for_rounding(path):
     """The same transitions, noise and normaliser."""
-    both = [learner((1, 8, 8, 1), learner__kernels=kernels, sac__interleaved=True) for kernels in ("torch", "compiled")]
+    form = {"sac__interleaved": True, **path}
+    both = [learner((1, 8, 8, 1), learner__kernels=kernels, **form) for kernels in ("torch", "compiled")]
     sums = np.array([[10.0], [3.0], [9.0]])
     phases = [sac.phase(Line(), 1, 1, 100, sums=sums) for sac in both]
     assert phases[0].gradient_updates == phases[1].gradient_updates > 50
@@ -206,7 +211,7 @@ def test_compiled_updates_of_what_they_have_not_are_refused(name, tmp_path):
 ESAC = (
     "--task.id", "InvertedPendulum-v5", "--task.horizon", 20, "--policy.hidden", 8, 8, "--esac.population-size", 4,
     "--sac.batch-size", 16, "--sac.start-steps", 20, "--esac.phase-timing", "interval", "--esac.gradient-interval", 1,
-    "--evaluation.episodes", 1, "--evaluation.every", 2,
+    "--evaluation.episodes", 1, "--evaluation.every", 2, "--policy.linear", "true",
 )  # fmt: skip
 
 

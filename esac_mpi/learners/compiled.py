@@ -20,7 +20,7 @@ class CompiledUpdate(Update):
         stepped = [_arrays(parts.adam.get(name)) for name in ("actor", "critic", "log_temperature")]
         actor, critic, tuned = stepped
         sizes = (*parts.actor.layout.sizes[:-1], self.actions)
-        numbers = kind, sizes, self.batch, options.gamma, options.tau
+        numbers = kind, sizes, self.batch, options.gamma, options.tau, parts.actor.layout.linear
         given = self.rows, self.noise, self.sums.numpy(), _array(parts.temperature)
         networks = actor, critic, _array(parts.target.values), tuned
         self._compiled = cpu.LEARNER.Update(*numbers, *given, *networks)

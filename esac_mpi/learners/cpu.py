@@ -63,7 +63,6 @@ def why_not_compiled(config: Config, learner: str) -> str:
     wanted = {
         "policy.activation = relu": policy.activation == "relu",
         "policy.layer_norm = false": not policy.layer_norm,
-        "policy.linear = false": not policy.linear,
         "sac.critic_layer_norm = false": not config.sac.critic_layer_norm,
         f"policy.hidden of 1 to {MOST_HIDDEN} layers": 1 <= len(policy.hidden) <= MOST_HIDDEN,
         "sac.value_network = false": not config.sac.value_network,
