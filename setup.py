@@ -1,4 +1,4 @@
-"""Build the optional C extension and put configs/ and jobs/ into a wheel; everything else about the package is in setup.cfg.
+"""Build the optional C extensions and put configs/ and jobs/ into a wheel; everything else about the package is in setup.cfg.
 
 No -march=native: a binary built on a login node runs on other nodes. No contraction: the bits do not depend on the CPU.
 """
@@ -28,6 +28,14 @@ setup(
             ["esac_mpi/_kernels.c"],
             extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,  # no compiler: esac_mpi/kernels.py does the same in numpy
-        )
+        ),
+        Extension(
+            "esac_mpi._learner",
+            ["esac_mpi/_learner.c"],
+            depends=["esac_mpi/_learner.h"],
+            extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
+            optional=True,  # no GCC on x86-64: the learner uses torch
+        ),
+        Extension("esac_mpi._mkl", ["esac_mpi/_mkl.c"], optional=True),  # no module, but loaded by its path (learners/cpu.py)
     ],
 )

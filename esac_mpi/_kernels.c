@@ -1,4 +1,5 @@
-/* The two hottest loops of an evaluating rank: addressed normal numbers, and the forward pass of a policy.
+/* The hottest loops of an evaluating rank: addressed normal numbers, the forward pass of a policy,
+   and policy and physics in turn.
 
    Only + - * / sqrt and integer operations in a fixed order, and no fused multiply-add (-ffp-contract=off), so that the
    bits depend neither on the instruction set nor on the compiler. kernels.py states the same formulas in numpy. */
@@ -6,7 +7,9 @@
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
 #define X86 1
@@ -236,7 +239,9 @@ static PyObject *philox(PyObject *module, PyObject *args)
 
 /* ---- Perceptron ---- */
 
-enum { INTERFACE = 4 }; /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite */
+/* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite,
+   4: without Loop and linear */
+enum { INTERFACE = 5 };
 enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
@@ -249,11 +254,14 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     int layers, tanh_hidden, tanh_output, layer_norm;
+    int path;           /* inputs of the last layer that are the observation, after its units */
+    float linear, units; /* factors of the observation and of the units there */
     Py_ssize_t d;
     Layer *layer;
     void *memory;       /* one allocation; the pointers below and those of the layers lie in it */
     float *low, *high, *centre, *half; /* [action] the task's bounds */
     float *x[2];        /* [widest] activations in and out of a layer */
+    float *seen;        /* [widest] the last `path` inputs of the last layer */
     int32_t *nonzero;   /* [widest] inputs that a layer adds up */
 } Perceptron;
 
@@ -415,6 +423,17 @@ static void transpose(const float *restrict from, float *restrict to, size_t out
         }
 }
 
+/* Standardise x[0] if mean and std are given, and keep it for the linear path. */
+static void standardise(Perceptron *self, const float *mean, const float *std)
+{
+    float *x = self->x[0];
+    if (mean)
+        for (int i = 0; i < self->layer[0].inputs; i++)
+            x[i] = clipped((x[i] - mean[i]) / std[i], -5.0f, 5.0f);
+    for (int i = 0; i < self->path; i++)
+        self->seen[i] = self->linear * x[i];
+}
+
 /* Read the observation (float32 or float64, any stride), standardised if mean and std are given, into x[0]. */
 static int observe(Perceptron *self, PyObject *object, const float *mean, const float *std)
 {
@@ -436,9 +455,7 @@ static int observe(Perceptron *self, PyObject *object, const float *mean, const 
     else
         for (int i = 0; i < size; i++, from += view.strides[0])
             x[i] = kind == 'f' ? *(const float *)from : (float)*(const double *)from;
-    if (mean)
-        for (int i = 0; i < size; i++)
-            x[i] = clipped((x[i] - mean[i]) / std[i], -5.0f, 5.0f);
+    standardise(self, mean, std);
     PyBuffer_Release(&view);
     return 0;
 }
@@ -449,6 +466,12 @@ static float *forward(Perceptron *self)
     float *x = self->x[0], *y = self->x[1];
     for (int l = 0; l < self->layers; l++) {
         const Layer *layer = self->layer + l;
+        if (l == self->layers - 1 && self->path) {
+            const int units = layer->inputs - self->path;
+            for (int i = 0; i < units; i++)
+                x[i] *= self->units;
+            memcpy(x + units, self->seen, (size_t)self->path * sizeof *x);
+        }
         affine(layer, x, y, self->nonzero);
         if (l == self->layers - 1)
             break;
@@ -466,6 +489,16 @@ static float *forward(Perceptron *self)
         for (int o = 0; o < last->outputs; o++)
             y[o] = clipped(y[o], -1.0f, 1.0f);
     return y;
+}
+
+/* Write the action for what x[0] holds, in the bounds if `scale`. */
+static void decide(Perceptron *self, int scale, float *action)
+{
+    const float *y = forward(self);
+    for (int o = 0; o < self->layer[self->layers - 1].outputs; o++) {
+        const float in_range = self->centre[o] + self->half[o] * y[o]; /* but for rounding */
+        action[o] = scale ? clipped(in_range, self->low[o], self->high[o]) : y[o];
+    }
 }
 
 PyDoc_STRVAR(act_doc, "act(observation, out, scale, mean, std): write the action [action] to out, in [-1, 1] or in the bounds.\n\n"
@@ -489,10 +522,7 @@ static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
         goto end;
     if (observe(self, args[0], mean.buf, std.buf) < 0)
         goto end;
-    const float *y = forward(self);
-    float *action = out.buf;
-    for (int o = 0; o < outputs; o++) /* clipped, as rounding may leave the bounds */
-        action[o] = scale ? clipped(self->centre[o] + self->half[o] * y[o], self->low[o], self->high[o]) : y[o];
+    decide(self, scale, out.buf);
     result = Py_NewRef(Py_None);
 end:
     PyBuffer_Release(&out);
@@ -526,13 +556,14 @@ static int padding(int n) { return (n + OUTPUT_LANES - 1) / OUTPUT_LANES * OUTPU
 /* Lay the arrays out in one zeroed allocation, each aligned for whole vectors. */
 static int allocate(Perceptron *self)
 {
-    size_t widest = (size_t)padding(self->layer[0].inputs), floats = 0;
+    size_t widest = 0, floats = 0;
     for (int l = 0; l < self->layers; l++) {
-        const size_t padded = (size_t)self->layer[l].padded;
+        const size_t padded = (size_t)self->layer[l].padded, inputs = (size_t)padding(self->layer[l].inputs);
         floats += padded * (size_t)(self->layer[l].inputs + self->layer[l].vectors);
         widest = padded > widest ? padded : widest;
+        widest = inputs > widest ? inputs : widest;
     }
-    self->memory = PyMem_Calloc(floats + 7 * widest + OUTPUT_LANES, sizeof(float));
+    self->memory = PyMem_Calloc(floats + 8 * widest + OUTPUT_LANES, sizeof(float));
     if (!self->memory) {
         PyErr_NoMemory();
         return -1;
@@ -546,8 +577,8 @@ static int allocate(Perceptron *self)
         layer->weights = next + (size_t)layer->padded * (size_t)layer->vectors;
         next = layer->weights + (size_t)layer->padded * (size_t)layer->inputs;
     }
-    float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half};
-    for (int p = 0; p < 6; p++, next += widest)
+    float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half, &self->seen};
+    for (int p = 0; p < 7; p++, next += widest)
         *parts[p] = next;
     self->nonzero = (int32_t *)next;
     return 0;
@@ -578,6 +609,8 @@ static int measure(Perceptron *self, PyObject *sizes)
         if (l > 0)
             self->layer[l - 1].outputs = (int)size, self->layer[l - 1].padded = padding((int)size);
     }
+    self->path = self->linear != 0.0f && self->layers > 1 ? self->layer[0].inputs : 0;
+    self->layer[self->layers - 1].inputs += self->path;
     for (int l = 0; l < self->layers; l++) {
         self->layer[l].vectors = self->layer_norm && l < self->layers - 1 ? 3 : 1;
         self->d += (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + self->layer[l].vectors);
@@ -607,12 +640,16 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     const char *activation, *output;
     Py_buffer low, high;
     int layer_norm = 0;
-    if (!PyArg_ParseTuple(args, "O!ssOO|p", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object, &layer_norm))
+    double linear = 0.0;
+    if (!PyArg_ParseTuple(args, "O!ssOO|pd", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object,
+                          &layer_norm, &linear))
         return NULL;
     Perceptron *self = (Perceptron *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->layer_norm = layer_norm;
+    self->linear = (float)linear;
+    self->units = linear != 0.0 ? (float)(1.0 / linear) : 1.0f;
     self->tanh_hidden = choice("activation", activation, "tanh", "relu");
     self->tanh_output = self->tanh_hidden < 0 ? -1 : choice("output", output, "tanh", "clip");
     if (self->tanh_output < 0 || measure(self, sizes) < 0 || allocate(self) < 0)
@@ -648,7 +685,7 @@ static PyMethodDef perceptron_methods[] = {
 static PyTypeObject perceptron_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "esac_mpi._kernels.Perceptron",
-    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False): the forward pass of a policy."),
+    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False, linear=0.0): a policy's forward pass."),
     .tp_basicsize = sizeof(Perceptron),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = perceptron_new,
@@ -690,6 +727,14 @@ static PyObject *count_in(PyObject *module, PyObject *const *args, Py_ssize_t n)
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
+static int are_finite(const float *x, Py_ssize_t n)
+{
+    int found = 0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        found |= (bits_of(x[i]) & 0x7F800000u) == 0x7F800000u;
+    return !found;
+}
+
 PyDoc_STRVAR(finite_doc, "finite(numbers): return whether all of float32 [n] are finite.");
 
 static PyObject *all_finite(PyObject *module, PyObject *object)
@@ -697,13 +742,228 @@ static PyObject *all_finite(PyObject *module, PyObject *object)
     Py_buffer numbers;
     if (vector(object, &numbers, -1, 0, "numbers") < 0)
         return NULL;
-    const float *const x = numbers.buf;
-    int found = 0;
-    for (Py_ssize_t i = 0; i < numbers.shape[0]; i++)
-        found |= (bits_of(x[i]) & 0x7F800000u) == 0x7F800000u;
+    const int are = are_finite(numbers.buf, numbers.shape[0]);
     PyBuffer_Release(&numbers);
-    return PyBool_FromLong(!found);
+    return PyBool_FromLong(are);
 }
+
+/* ---- Policy and physics in turn, with the simulator's numbers in place; kernels.NumpyLoop ---- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *begin, *advance; /* tuples of calls, each a tuple of a function and its arguments */
+    PyObject *views;           /* own the memory of `from` */
+    Py_buffer ctrl;            /* float64 [acts] */
+    Py_buffer ranges;          /* float64 [2, numbers] clip what is observed; the rest ends a run */
+    Py_buffer alarms;          /* int32 [any], end a run where one is not 0 */
+    Py_ssize_t acts, sees;     /* actions and observed numbers */
+    Py_ssize_t numbers;        /* the observed ones and the traced ones after them */
+    const double **from;       /* [numbers] where each lies */
+    Py_ssize_t steps;          /* that the last run began */
+    char within;               /* whether what it traced last lay in its ranges */
+} Loop;
+
+/* Open contiguous numbers, `count` of a kind (any if it is -1), of any shape; return how many,
+   -1 with an error. */
+static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ssize_t count,
+                             int flags, const char *name)
+{
+    const Py_ssize_t size = kind == 'f' ? sizeof(float) : sizeof(double);
+    if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) < 0)
+        return -1;
+    if (kind_of(view->format) == kind && (count < 0 || view->len == count * size))
+        return view->len / size;
+    PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count,
+                 kind, view->len);
+    PyBuffer_Release(view);
+    return -1;
+}
+
+/* Note where each number of a float64 array lies; return how many, -1 with an error. */
+static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, PyBUF_FORMAT | PyBUF_STRIDES) < 0)
+        return -1;
+    Py_ssize_t n = view.len / (Py_ssize_t)sizeof(double);
+    if (kind_of(view.format) != 'd' || n > room) {
+        PyErr_Format(PyExc_ValueError, "views must be float64 and fit the ranges; got %zd more", n);
+        n = -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        const char *at = view.buf;
+        for (Py_ssize_t d = view.ndim - 1, rest = i; d >= 0; rest /= view.shape[d--])
+            at += rest % view.shape[d] * view.strides[d];
+        to[i] = (const double *)at;
+    }
+    PyBuffer_Release(&view); /* the memory stays while the array does */
+    return n;
+}
+
+static void loop_dealloc(Loop *self)
+{
+    Py_XDECREF(self->begin);
+    Py_XDECREF(self->advance);
+    Py_XDECREF(self->views);
+    PyBuffer_Release(&self->ctrl);
+    PyBuffer_Release(&self->ranges);
+    PyBuffer_Release(&self->alarms);
+    PyMem_Free(self->from);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *ctrl, *begin, *advance, *views, *ranges, *alarms;
+    Py_ssize_t sees, found = 0;
+    if (!PyArg_ParseTuple(args, "OO!O!nO!OO", &ctrl, &PyTuple_Type, &begin, &PyTuple_Type, &advance,
+                          &sees, &PyTuple_Type, &views, &ranges, &alarms))
+        return NULL;
+    Loop *self = (Loop *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->begin = Py_NewRef(begin);
+    self->advance = Py_NewRef(advance);
+    self->views = Py_NewRef(views);
+    self->sees = sees;
+    self->acts = numbers_of(ctrl, &self->ctrl, 'd', -1, PyBUF_WRITABLE, "ctrl");
+    if (self->acts < 0 || numbers_of(ranges, &self->ranges, 'd', -1, 0, "ranges") < 0
+        || PyObject_GetBuffer(alarms, &self->alarms, PyBUF_STRIDES) < 0)
+        goto fail;
+    const Py_ssize_t numbers = self->numbers = self->ranges.len / (2 * (Py_ssize_t)sizeof(double));
+    self->from = PyMem_Calloc((size_t)numbers + 1, sizeof *self->from);
+    if (!self->from) {
+        PyErr_NoMemory();
+        goto fail;
+    }
+    for (Py_ssize_t i = 0, n; i < PyTuple_GET_SIZE(views); i++, found += n)
+        if ((n = locate(PyTuple_GET_ITEM(views, i), self->from + found, numbers - found)) < 0)
+            goto fail;
+    const int flat = self->alarms.ndim == 1 && self->alarms.itemsize == sizeof(int32_t);
+    if (flat && found == numbers && sees >= 0 && sees <= numbers)
+        return (PyObject *)self;
+    PyErr_Format(PyExc_ValueError, "%s: views hold %zd numbers, %zd observed, ranges are of %zd",
+                 flat ? "alarms fit" : "alarms must be int32 [n]", found, sees, numbers);
+fail:
+    Py_DECREF(self);
+    return NULL;
+}
+
+static int called(PyObject *calls)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++) {
+        PyObject *call = PyTuple_GET_ITEM(calls, i);
+        PyObject *const *parts = ((PyTupleObject *)call)->ob_item;
+        const size_t arguments = (size_t)PyTuple_GET_SIZE(call) - 1;
+        PyObject *answer = PyObject_Vectorcall(parts[0], parts + 1, arguments, NULL);
+        if (!answer)
+            return -1;
+        Py_DECREF(answer);
+    }
+    return 0;
+}
+
+/* Read what is observed and what is traced; return whether those are finite, these within ranges,
+   and no alarm is given. */
+static int read_numbers(Loop *self, float *observed, double *traced)
+{
+    const Py_ssize_t sees = self->sees;
+    const double *const low = self->ranges.buf, *const high = low + self->numbers;
+    for (Py_ssize_t i = 0; observed && i < sees; i++) {
+        const double x = *self->from[i], y = x < low[i] ? low[i] : x;
+        observed[i] = (float)(y > high[i] ? high[i] : y); /* nan stays nan */
+    }
+    self->within = 1;
+    for (Py_ssize_t i = sees; i < self->numbers; i++) {
+        const double x = traced[i - sees] = *self->from[i];
+        self->within &= low[i] < x && x < high[i];
+    }
+    int alarmed = 0;
+    for (Py_ssize_t i = 0; i < self->alarms.shape[0]; i++)
+        alarmed |= *(const int32_t *)((const char *)self->alarms.buf + i * self->alarms.strides[0]);
+    return self->within && !alarmed && (!observed || are_finite(observed, sees));
+}
+
+PyDoc_STRVAR(run_doc,
+             "run(network, mean, std, observations, traces, actions): take n steps, or fewer.\n\n"
+             "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32\n"
+             "[n, action]: what the steps begin with in row 0; of no steps, the state as it is.\n"
+             "network: a Perceptron, which fills in the actions; None: they are given.");
+
+static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
+{
+    enum { MEAN, STD, OBSERVATIONS, TRACES, ACTIONS, VIEWS };
+    Py_buffer view[VIEWS] = {{0}};
+    PyObject *result = NULL;
+    if (n != 6 || (args[0] != Py_None && !Py_IS_TYPE(args[0], &perceptron_type))) {
+        PyErr_SetString(PyExc_TypeError, "run(network, mean, std, observations, traces, actions)");
+        return NULL;
+    }
+    Perceptron *network = args[0] == Py_None ? NULL : (Perceptron *)args[0];
+    const Py_ssize_t sees = self->sees, traces = self->numbers - sees, acts = self->acts;
+    const int given = network ? PyBUF_WRITABLE : 0;
+    self->steps = 0;
+    if (network && (network->layer[0].inputs != sees
+                    || network->layer[network->layers - 1].outputs != acts)) {
+        PyErr_Format(PyExc_ValueError, "the network must have %zd inputs, %zd outputs", sees, acts);
+        return NULL;
+    }
+    const Py_ssize_t all = numbers_of(args[5], &view[ACTIONS], 'f', -1, given, "actions");
+    const Py_ssize_t steps = acts ? all / acts : 0, rows = steps + 1;
+    Py_buffer *const seen = &view[OBSERVATIONS], *const kept = &view[TRACES];
+    if (all < 0 || numbers_of(args[3], seen, 'f', rows * sees, PyBUF_WRITABLE, "observations") < 0
+        || numbers_of(args[4], kept, 'd', rows * traces, PyBUF_WRITABLE, "traces") < 0)
+        goto end;
+    if (args[1] != Py_None && (vector(args[1], &view[MEAN], sees, 0, "mean") < 0
+                               || vector(args[2], &view[STD], sees, 0, "std") < 0))
+        goto end;
+    float *observed = seen->buf, *action = view[ACTIONS].buf;
+    double *traced = kept->buf;
+    if (called(self->begin) < 0)
+        goto end;
+    read_numbers(self, steps ? NULL : observed, traced);
+    for (int going = 1; going && self->steps < steps; action += acts) {
+        if (network) {
+            memcpy(network->x[0], observed, (size_t)sees * sizeof *observed);
+            standardise(network, view[MEAN].buf, view[STD].buf);
+            decide(network, 1, action);
+        }
+        for (Py_ssize_t i = 0; i < acts; i++)
+            ((double *)self->ctrl.buf)[i] = action[i];
+        self->steps++;
+        if (PyErr_CheckSignals() < 0 || called(self->advance) < 0)
+            goto end;
+        going = read_numbers(self, observed += sees, traced += traces);
+    }
+    result = Py_NewRef(Py_None);
+end:
+    for (int v = 0; v < VIEWS; v++)
+        PyBuffer_Release(&view[v]);
+    return result;
+}
+
+static PyMethodDef loop_methods[] = {
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef loop_members[] = {
+    {"steps", T_PYSSIZET, offsetof(Loop, steps), READONLY, NULL},
+    {"within", T_BOOL, offsetof(Loop, within), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject loop_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "esac_mpi._kernels.Loop",
+    .tp_doc = PyDoc_STR("Loop(ctrl, begin, advance, sees, views, ranges, alarms)"),
+    .tp_basicsize = sizeof(Loop),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = loop_new,
+    .tp_dealloc = (destructor)loop_dealloc,
+    .tp_methods = loop_methods,
+    .tp_members = loop_members,
+};
 
 static PyMethodDef functions[] = {
     {"count_in", (PyCFunction)(void (*)(void))count_in, METH_FASTCALL, count_in_doc},
@@ -723,7 +983,8 @@ PyMODINIT_FUNC PyInit__kernels(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (PyModule_AddType(module, &perceptron_type) < 0 || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
+    if (PyModule_AddType(module, &perceptron_type) < 0 || PyModule_AddType(module, &loop_type) < 0
+        || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,16 +1,34 @@
 """Operators of evolution strategies and of ESAC: pure numpy, no state, no randomness of their own.
 
-Sources: OpenAI-ES (Salimans et al. 2017), ESAC (Suri et al.), Adam (Kingma and Ba 2015). Vectors over parameters may be
-blocks of theta: every operator on them is elementwise.
+Sources: OpenAI-ES (Salimans et al. 2017), ESAC (Suri et al.), Adam (Kingma and Ba 2015), the
+one-fifth rule (Rechenberg 1973). Vectors over parameters may be blocks of theta: every operator on
+them is elementwise.
 """
 
+import math
 import zlib
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
+PHASE_EVERY = 5  # the public code of ESAC: generations between chances of a SAC phase
+POPULATION = 50  # members of its generation in the paper (D.1)
+P_SAC_LAST = 0.1  # where its p_sac falls to, from 1
+P_SAC_DECAY = 1200.0  # and how fast [generations]
+FIFTH_RATE = 0.1  # by which log sigma grows where every member is better than theta_es
+SIGMA_SPAN = 5.0  # the floor is sigma(1) / 5, the ceiling 5 sigma(1)
+Real = TypeVar("Real", float, np.ndarray)
+
+
+def shifted(returns: Real, length: Real, shift: float) -> Real:
+    """Return the fitness: the return less `shift` for each step, means over the same episodes.
+
+    Source: Mania, Guy and Recht 2018 (ARS): `shift` is the task's bonus for survival.
+    """
+    return returns - shift * length if shift else returns
 
 
 def centered_ranks(fitness: np.ndarray) -> np.ndarray:
@@ -121,6 +139,59 @@ def amt_step(returns: np.ndarray, n: int, sigma: float, lr_es: float, clip: floa
     finite = returns[np.isfinite(returns)]
     raw = lr_es / (n * sigma) * smooth_l1(float(finite.max()), float(finite.mean()))
     return min(max(raw, 0.0), clip), raw
+
+
+def amt_step_down(members: np.ndarray, centre: np.ndarray, n: int, sigma: float, lr_es: float, clip: float) -> float:
+    """Return a decrease of sigma in [0, clip]: Eq. (6) with theta_es's mean return for R_max.
+
+    R_avg is the mean of the finite entries of `members`; where there are none, it is the clip.
+    """
+    finite = members[np.isfinite(members)]
+    if not finite.size:
+        return clip
+    gap = smooth_l1(float(centre.mean()), float(finite.mean()))
+    return min(lr_es / (n * sigma) * gap, clip)
+
+
+def phases_by(generation: float) -> float:
+    """Return how many SAC phases ESAC's public code begins by a generation: 142 by the 1,000th.
+
+    As expected, and continuous: a fifth of the integral of p_sac over generations.
+    """
+    fallen = (1 - P_SAC_LAST) * P_SAC_DECAY * -math.expm1(-generation / P_SAC_DECAY)
+    return (P_SAC_LAST * generation + fallen) / PHASE_EVERY
+
+
+def falls_behind(members: np.ndarray, centre: np.ndarray) -> bool:
+    """Return whether the members' mean return is below that of theta_es's by more than chance.
+
+    That is by more than twice the standard error of the difference. centre: two or more returns of
+    theta_es, finite. Members whose return is not finite are left out; fewer than two fall behind.
+    """
+    finite = members[np.isfinite(members)]
+    if finite.size < 2:
+        return True
+    error = np.sqrt(finite.var(ddof=1) / finite.size + centre.var(ddof=1) / centre.size)
+    return bool(centre.mean() - finite.mean() > 2 * error)
+
+
+def success_share(members: np.ndarray, centre: np.ndarray) -> float:
+    """Return the share of pairs (member, episode of theta_es) that the member wins; a tie is half.
+
+    Noise alone gives one half, whatever its distribution. A return that is not finite is the worst.
+    """
+    worst = np.where(np.isfinite(members), members, -np.inf)[:, None]
+    return float((worst > centre).mean() + 0.5 * (worst == centre).mean())
+
+
+def one_fifth(sigma: float, share: float) -> float:
+    """Adapt sigma by the one-fifth rule: it grows where more than a fifth of members succeed."""
+    return sigma * math.exp(FIFTH_RATE * (share - 0.2) / 0.8)
+
+
+def within_span(sigma: float, first: float) -> float:
+    """Return sigma between its floor and its ceiling; first: sigma(1)."""
+    return min(max(sigma, first / SIGMA_SPAN), first * SIGMA_SPAN)
 
 
 def p_sac(generation: int, initial: float, final: float, decay: float) -> float:

@@ -137,7 +137,7 @@ def save_policy(job: Job, best: Best) -> None:
     policy = job.policy
     about = {
         "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
-        "layer_norm": int(policy.layout.layer_norm),
+        "layer_norm": int(policy.layout.layer_norm), "linear": float(policy.layout.linear),
         "low": policy.low, "high": policy.high, "discrete": int(envs.is_discrete(job.env)), "task": job.config.task.id,
         "task_kwargs": json.dumps(job.config.task.kwargs), "horizon": job.config.task.horizon, "policy": best.policy,
         "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),

@@ -1,4 +1,4 @@
-"""What an evaluating rank spends its time on: addressed normal numbers, the forward pass of a policy, sums over observations.
+"""What an evaluating rank spends its time on: numbers, policies, sums over observations, its loop.
 
 Compiled in _kernels.c, which ordinary `pip install` builds where there is a C compiler; in numpy otherwise. `NAME` says
 which. The normal numbers, and the sums over observations, are the same bits either way. The forward passes differ in the last
@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from esac_mpi.shipped import checkout
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
 
-INTERFACE = 4  # what _kernels.c takes and returns
+INTERFACE = 5  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
 LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
@@ -129,18 +130,24 @@ def layer_normalised(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.n
 class NumpyPerceptron:
     """The forward pass of a policy: `sizes` are (observation, hidden ..., action); low and high float32 [action].
 
-    With layer_norm the sums of the hidden layers are normalised before the activation.
+    With layer_norm the sums of the hidden layers are normalised before the activation. Where linear is not 0, the inputs of the
+    last layer are the last hidden units over linear and then the observation times linear.
     """
 
     def __init__(
-        self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray, layer_norm: bool = False
-    ) -> None:
+        self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray,
+        layer_norm: bool = False, linear: float = 0.0,
+    ) -> None:  # fmt: skip
         self._sizes, self._activation, self._output, self._layer_norm = sizes, activation, output, layer_norm
+        self._linear = np.float32(linear if len(sizes) > 2 else 0)
+        self._units = np.float32(1 / linear if linear else 1)
         self._low, self._high, self._centre, self._half = low, high, (high + low) / 2, (high - low) / 2
+        shapes = [list(shape) for shape in pairwise(sizes)]
+        shapes[-1][0] += sizes[0] if self._linear else 0
         normed = 2 * sum(sizes[1:-1]) if layer_norm else 0
-        self._theta = np.zeros(sum(o * (i + 1) for i, o in pairwise(sizes)) + normed, np.float32)
+        self._theta = np.zeros(sum(o * (i + 1) for i, o in shapes) + normed, np.float32)
         self._layers, start = [], 0  # views into theta: matrix [out, in], then bias, gain and shift [vectors, out]
-        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+        for layer, (fan_in, fan_out) in enumerate(shapes):
             vectors = 3 if layer_norm and layer < len(sizes) - 2 else 1
             middle, stop = start + fan_out * fan_in, start + fan_out * (fan_in + vectors)
             matrix, rest = self._theta[start:middle].reshape(fan_out, fan_in), self._theta[middle:stop].reshape(vectors, fan_out)
@@ -164,9 +171,12 @@ class NumpyPerceptron:
         x = observation.astype(np.float32, copy=False)
         if mean is not None:
             x = np.clip((x - mean) / std, -5.0, 5.0)
+        seen = x
         for i, (weight, bias, *normed) in enumerate(self._layers):
             if i:
                 x = np.maximum(x, 0.0) if self._activation == "relu" else np.tanh(x)
+            if self._linear and i == len(self._layers) - 1:
+                x = np.concatenate([self._units * x, self._linear * seen])
             x = np.dot(weight, x)
             x += bias
             if normed:
@@ -175,6 +185,65 @@ class NumpyPerceptron:
         out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
 
 
+@dataclass
+class NumpyLoop:
+    """Policy and physics in turn; what both need is read where the simulator holds it.
+
+    A run calls `begin`, each step `advance`: tuples of (function, *arguments). The first `sees`
+    numbers of `views` are observed, clipped to `ranges`; the rest are traced.
+    """
+
+    ctrl: np.ndarray  # float64 [action]
+    begin: tuple[Any, ...]
+    advance: tuple[Any, ...]
+    sees: int
+    views: tuple[np.ndarray, ...]  # live, float64
+    ranges: np.ndarray  # float64 [2, numbers]
+    alarms: np.ndarray  # int32 [any]
+    steps: int = 0
+    within: bool = True
+
+    def run(
+        self, network: Any, mean: np.ndarray | None, std: np.ndarray | None,
+        observations: np.ndarray, traces: np.ndarray, actions: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Take n steps, or fewer: `steps`; `within` says whether the last trace was in range.
+
+        observations float32 [n + 1, seen], whose row 0 is acted on first, traces float64
+        [n + 1, traced], actions float32 [n, action], which a network writes; None: they are given.
+        A trace at an end of its range or beyond ends a run, and so does an observation that is not
+        finite, or an alarm. Of no steps, row 0 observes the state as it is.
+        """
+        self.steps = 0
+        self._call(self.begin)
+        observed, traces[0] = self._read()
+        if not len(actions):
+            observations[0] = observed
+        for i, action in enumerate(actions.reshape(-1, self.ctrl.size)):
+            if network is not None:
+                network.act(observations[i], action, True, mean, std)
+            self.ctrl[:] = action
+            self.steps += 1
+            self._call(self.advance)
+            observations[i + 1], traced = self._read()
+            traces[i + 1] = traced
+            low, high = self.ranges[:, self.sees :]
+            self.within = all(((low < traced) & (traced < high)).tolist())
+            calm = self.within and numpy_finite(observations[i + 1])
+            if not calm or any(self.alarms.tolist()):
+                return
+
+    def _call(self, calls: tuple[Any, ...]) -> None:
+        for function, *arguments in calls:
+            function(*arguments)
+
+    def _read(self) -> tuple[np.ndarray, np.ndarray]:
+        numbers = np.concatenate(self.views, axis=None)
+        low, high = self.ranges[:, : self.sees]
+        return np.minimum(np.maximum(numbers[: self.sees], low), high), numbers[self.sees :]
+
+
+Loop: Any = NumpyLoop if _kernels is None else getattr(_kernels, "Loop", None)
 Perceptron: Any = NumpyPerceptron if _kernels is None else _kernels.Perceptron
 count_in: Any = numpy_count_in if _kernels is None else getattr(_kernels, "count_in", None)
 finite: Any = numpy_finite if _kernels is None else getattr(_kernels, "finite", None)

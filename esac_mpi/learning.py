@@ -29,6 +29,7 @@ class Phase:
     gradient_updates: int = 0
     replayed_steps: int = 0  # of the population's episodes that it played again
     episodic_return: float = np.nan  # mean over the complete episodes
+    episodic_length: float = np.nan  # theirs, where the learner plays them itself [steps]
     critic_loss: float = np.nan
     actor_loss: float = np.nan
     value_loss: float = np.nan

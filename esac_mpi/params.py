@@ -26,6 +26,12 @@ class Params:
     operators: Any = None  # contracts.GeneticOperators or Individuals, where an algorithm declares that every rank has such
     own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
 
+    def initial(self, network: int) -> np.ndarray:
+        """Draw a policy's weights before the first generation, float32 [d]."""
+        policy = self.config.policy
+        head = 0.0 if policy.linear else policy.initial_last_layer
+        return self.layout.scale(head) * self.layout.initial(self.config.seed, network)
+
 
 def make_env(config: Config) -> Env:
     """Make a configuration's task. Raises TaskError."""
@@ -35,7 +41,8 @@ def make_env(config: Config) -> Env:
 def make_layout(config: Config, env: Env) -> Layout:
     """Return the layout of a run's policies."""
     network = config.policy
-    return Layout((env.observation_size, *network.hidden, env.action_size), network.layer_norm)
+    sizes = env.observation_size, *network.hidden, env.action_size
+    return Layout(sizes, network.layer_norm, network.path_gain)
 
 
 def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None) -> Policy:

@@ -22,5 +22,6 @@ class Part:
 ANEW = Part("")  # begins as in any run
 ADAM = Part("Adam's moments", ("optimiser", "fitness_shaping"), common=True)
 OBSERVATIONS = Part("sums over observations", common=True)
+TUNING = Part("the tuned sigma", ("sigma",))
 VARIANCE = Part("variance", ("variance_init",), common=True)
 DAMP = Part("damp", ("damp", "damp_limit", "damp_tau"), common=True)

@@ -48,22 +48,42 @@ class Layout:
     """Where the tensors of a multilayer perceptron lie in theta.
 
     `sizes` are [observation, hidden ..., action]; `tensors` has weight and bias of each layer, input layer first, and gain and
-    shift after those of a hidden layer with `layer_norm`.
+    shift after those of a hidden layer with `layer_norm`. With a `linear` path and hidden layers
+    the last matrix has a column for each number of the observation, which counts `linear` times,
+    after those of the last hidden units, which count 1 / `linear` times.
     """
 
     sizes: tuple[int, ...]
     layer_norm: bool = False
+    linear: float = 0.0
     tensors: tuple[Tensor, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         tensors: list[Tensor] = []
         for layer, (fan_in, fan_out) in enumerate(pairwise(self.sizes)):
+            if layer == len(self.sizes) - 2:
+                fan_in += self.path
             shapes: dict[Any, tuple[int, ...]] = {"weight": (fan_out, fan_in), "bias": (fan_out,)}
             if self.layer_norm and layer < len(self.sizes) - 2:
                 shapes |= {"gain": (fan_out,), "shift": (fan_out,)}
             for kind, shape in shapes.items():
                 tensors.append(Tensor(kind, shape, tensors[-1].stop if tensors else 0))
         object.__setattr__(self, "tensors", tuple(tensors))
+
+    @property
+    def gains(self) -> tuple[float, float]:
+        """Factors of the last hidden units and of the observation, where there is a linear path."""
+        return 1 / self.linear, self.linear
+
+    @property
+    def path(self) -> int:
+        """Inputs of the last layer that are the observation itself; 0 without a linear path."""
+        return self.sizes[0] if self.linear and len(self.sizes) > 2 else 0
+
+    def unscaled(self, last: np.ndarray) -> np.ndarray:
+        """Return the last matrix as it is multiplied by units and observation themselves, [out, in]."""
+        counts = self.sizes[-2], self.path
+        return last * np.repeat(np.array(self.gains, np.float32), counts) if self.path else last
 
     @property
     def d(self) -> int:
@@ -165,7 +185,8 @@ class Policy:
     def _compiled(self) -> Any:
         """Return the network that acts, as yet without weights."""
         layout = self.layout
-        return kernels.Perceptron(layout.sizes, self.activation, self.output, self.low, self.high, layout.layer_norm)
+        bounds = self.low, self.high
+        return kernels.Perceptron(layout.sizes, self.activation, self.output, *bounds, layout.layer_norm, layout.linear)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copy and pickle take along: everything but the compiled network."""
@@ -198,3 +219,9 @@ class Policy:
         else:
             self._network.act(observation, action, True, normaliser.mean, normaliser.std)
         return action
+
+    def drive(self, loop: Any, *arrays: np.ndarray) -> None:
+        """Act in a loop of `kernels`, as a call does at every step; arrays: those of its `run`."""
+        normaliser = self.normaliser
+        mean, std = (None, None) if normaliser is None else (normaliser.mean, normaliser.std)
+        loop.run(self._network, mean, std, *arrays)

@@ -30,7 +30,8 @@ TINY = 1e-9  # by which a product of floats may lie above the whole number that 
 class Population:
     """What the evaluation of a population gave."""
 
-    fitness: np.ndarray  # float64 [n] episodic returns, nan where unstable
+    returns: np.ndarray  # float64 [n] episodic returns, nan where unstable
+    fitness: np.ndarray  # float64 [n] what selection compares: these, less reward_shift a step
     sign_return: np.ndarray  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
     length: np.ndarray  # int64 [n] [steps]
     observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
@@ -61,7 +62,7 @@ NO_TRIALS = Trials()
 class Columns(NamedTuple):
     """Where a member's results stand in its row of the board."""
 
-    fitness: int
+    episodic_return: int
     length: int
     unstable: int
     seconds_noise: int  # to make its parameters [s]
@@ -132,7 +133,9 @@ def evaluate_population(
     lengths = schedule.with_trials(expected, table.fitness_episodes, trials.count)
     everything, busy = world.map(work, shape.rows, shape.columns, lengths)
     results, tried = everything[:n].copy(), everything[n:].copy()
-    if not np.isfinite(results[:, at.fitness]).any():
+    returns, length = results[:, at.episodic_return], results[:, at.length].astype(np.int64)
+    fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
+    if not np.isfinite(fitness).any():
         raise NoFiniteReturn(
             f"generation {k}: the return of no member is finite: look at the task, or begin another run with a lower sigma"
         )
@@ -146,13 +149,14 @@ def evaluate_population(
         "seconds_wait": world.waited - waited,
     }
     return Population(
-        fitness=results[:, at.fitness],
+        returns=returns,
+        fitness=fitness,
         sign_return=results[:, at.sign_return].sum(axis=1),
-        length=results[:, at.length].astype(np.int64),
+        length=length,
         observation_sums=seen,
         unstable=int(everything[:, at.unstable].sum()),
         cap=cap,
-        trials=tried[:, at.fitness].reshape(len(trials.policies), trials.episodes),
+        trials=tried[:, at.episodic_return].reshape(len(trials.policies), trials.episodes),
         trial_seconds=tried[:, at.seconds],
         trial_steps=int(tried[:, at.length].sum()),
         timing=timing,
@@ -221,12 +225,12 @@ def play_member(
 
     for number in range(episodes):
         seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
-        episode = play(env, policy, seed, watch, cap, disturb)
-        row[at.fitness] += episode.episodic_return
+        episode = play(env, policy, seed, watch, cap, disturb, table.shift)
+        row[at.episodic_return] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
         row[at.length] += episode.episodic_length
         row[at.unstable] += not np.isfinite(episode.episodic_return)
-    row[at.fitness] /= episodes
+    row[at.episodic_return] /= episodes
     row[at.sign_return] /= episodes
     return row
 
@@ -236,8 +240,8 @@ def play_again(
 ) -> Generator[bool, None, tuple[np.ndarray, int]]:
     """Play the episodes of member i of generation k once more; yield now and then.
 
-    policy: has the member's parameters. gathered: what the member's fitness was; nan: another machine's, or another task's.
-    Returns transitions as a replay has them, float32 [count, width], and steps. Raises ReturnDiffers unless the fitness is the
+    policy: has the member's parameters. gathered: what the member's return was; nan: another machine's, or another task's.
+    Returns transitions as a replay has them, float32 [count, width], and steps. Raises ReturnDiffers unless the return is the
     same to the bit.
     """
     recorder, total, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
@@ -246,10 +250,10 @@ def play_again(
         episode = yield from playing(recorder, policy, seed, None, cap, disturb)
         total += episode.episodic_return
         steps += episode.episodic_length
-    fitness = float(total / table.fitness_episodes)
-    if fitness != gathered and not math.isnan(gathered):
+    again = float(total / table.fitness_episodes)
+    if again != gathered and not math.isnan(gathered):
         raise ReturnDiffers(
-            f"member {i} of generation {k} had the return {gathered!r}, and has {fitness!r} when it is played again"
+            f"member {i} of generation {k} had the return {gathered!r}, and has {again!r} when it is played again"
         )
     return recorder.rows[: recorder.count], steps
 
@@ -258,7 +262,7 @@ def play_trial(params: Params, trials: Trials, k: int, i: int, env: Env, policy:
     """Play trial episode i of generation k; return its row of the board."""
     number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
     episode = play(env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number))
-    row[at.fitness], row[at.length] = episode.episodic_return, episode.episodic_length
+    row[at.episodic_return], row[at.length] = episode.episodic_return, episode.episodic_length
     row[at.unstable] = not np.isfinite(episode.episodic_return)
     return row
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import isfinite
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from esac_mpi import turns
 from esac_mpi.contracts import World
-from esac_mpi.envs import LARGEST, Env, UnstablePhysics, transition
+from esac_mpi.envs import LARGEST, Env, UnstablePhysics, finite, transition
 from esac_mpi.noise import Purpose, generator, integer
 from esac_mpi.policy import Policy
 from esac_mpi.stop import EndsRun
@@ -44,7 +45,7 @@ class Episode:
 
     episodic_return: float
     episodic_length: int
-    sign_return: float = 0.0  # sum of the signs of its rewards; nan where the return is
+    sign_return: float = 0.0  # sum of its rewards' signs; nan where the return is
 
 
 @contextmanager
@@ -64,12 +65,14 @@ def play(
     watch: Callable[[np.ndarray], None] | None = None,
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
+    shift: float = 0.0,
 ) -> Episode:
     """Play one episode whose start state is addressed by `seed`; show `watch` each observation acted on.
 
     cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
+    `shift` is taken from each reward before its sign is.
     """
-    return turns.run(playing(env, policy, seed, watch, cap, disturb))
+    return turns.run(playing(env, policy, seed, watch, cap, disturb, shift))
 
 
 def playing(
@@ -79,32 +82,51 @@ def playing(
     watch: Callable[[np.ndarray], None] | None = None,
     cap: int = 0,
     disturb: Callable[[np.ndarray], None] | None = None,
+    shift: float = 0.0,
 ) -> Generator[bool, None, Episode]:
-    """Play one episode as `play` does; yield after a turn of SLICE steps, so that others get theirs (learning.Steps)."""
+    """Play one episode as `play` does; yield after a turn of SLICE steps, for others.
+
+    A task with a closed loop takes a turn's steps at once, unless its actions are disturbed.
+    """
     total, length, signs = 0.0, 0, 0
     turn = turns.Turn(SLICE)
+    alone = disturb is None and isinstance(policy, Policy)
+    loop: Any = getattr(env, "closed_loop", None) if alone else None
+    end = min(cap or env.horizon, env.horizon)
     terminated = truncated = False
     try:
         observation = env.reset(seed)
         while not (terminated or truncated):
-            if watch is not None:
-                watch(observation)
-            action = policy(observation)
-            if disturb is not None:
-                disturb(action)
-            length += 1
-            observation, reward, terminated, truncated = env.step(action)
-            total += reward if abs(reward) <= LARGEST else np.nan
-            signs += 1 if reward > 0 else -1 if reward < 0 else 0
-            truncated = truncated or length == cap
-            if turn.over():
+            if loop is None:
+                if watch is not None:
+                    watch(observation)
+                action = policy(observation)
+                if disturb is not None:
+                    disturb(action)
+                length += 1
+                observation, reward, terminated, truncated = env.step(action)
+                rewards = [reward]
+            else:
+                run = loop.run(policy.drive, observation, min(SLICE, end - length))
+                rewards = run.rewards
+                terminated = run.terminated
+                if watch is not None:
+                    for row in run.observations[: len(rewards)]:
+                        watch(row)
+                length += len(rewards)
+                observation = finite(env, "observation", run.observations[-1])
+            for reward in rewards:
+                total += reward if abs(reward) <= LARGEST else np.nan
+                signs += 1 if reward > shift else -1 if reward < shift else 0
+            truncated = truncated or length == end
+            if loop is not None or turn.over():
                 yield False
                 turn.begin()
     except UnstablePhysics:
         total = np.nan
-    if env.unstable or not np.isfinite(total):
-        total = np.nan
-    return Episode(total, length, signs if np.isfinite(total) else np.nan)
+    if env.unstable or not isfinite(total):
+        return Episode(np.nan, length, np.nan)
+    return Episode(total, length, signs)
 
 
 def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Callable[[np.ndarray], None]:

@@ -1,6 +1,5 @@
 """Before the first generation: task, state and learner, the run directory, and what it holds."""
 
-import json
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ from esac_mpi.job import (
 from esac_mpi.noise import pieces
 from esac_mpi.params import Params, make_layout, make_policy
 from esac_mpi.policy import Layout
-from esac_mpi.task import make_task, own_env
+from esac_mpi.task import make_task, own_env, sentences, settled
 
 if TYPE_CHECKING:
     from esac_mpi.record import Run
@@ -57,10 +56,11 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
     env = together(world, lambda: make_task(config), task_errors)
     made.append(env)
+    config, names = world.from_root(settled(config, env))
     no_learner: dict[type[Exception], int] = dict.fromkeys(NO_LEARNER, WRONG_USAGE)
     unsettled = {**task_errors, **no_learner, **exit_codes(world), MemoryError: WRONG_USAGE, ConfigError: WRONG_USAGE}
-    settled = together(world, lambda: automatic.found(config, env, world, run_directory(config), fresh), unsettled)
-    values, told = world.from_root(settled)
+    found = together(world, lambda: automatic.found(config, env, world, run_directory(config), fresh), unsettled)
+    values, told = world.from_root(found)
     config = updated(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
@@ -80,7 +80,7 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     found = together(world, lambda: probe.played(env), task_errors)
     origin = provenance.gather(env, found, world, device, threads, command)
     origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
-    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
+    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": "", "settled": names}
     if world.agree():
         raise Ended(STOPPED, f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written")
     source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
@@ -315,8 +315,8 @@ def announce(job: Job, origin: dict[str, Any], settled: str = "") -> None:
     assert job.run is not None
     config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
-    if config.task.kwargs:
-        log.say(f"  task.kwargs {json.dumps(config.task.kwargs)}")
+    for sentence in sentences(config, origin["settled"]):
+        log.say(f"  {sentence}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
     found, better = spread(job.params, job.world.size)
@@ -333,7 +333,7 @@ def announce(job: Job, origin: dict[str, Any], settled: str = "") -> None:
             if told:
                 log.say(f"  {told}")
         threads = threads_that_gain(config, affinity.cores(), job.world.locals)
-        if origin["device"] == "cpu" and threads > config.learner.threads:
+        if origin["device"].startswith("cpu") and threads > config.learner.threads:
             spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"
             log.say(f"  {spare}: --fresh --learner.threads {threads}")
         return

@@ -1,9 +1,15 @@
 """The task of a configuration, for an algorithm that can act in it."""
 
+import json
+from collections.abc import Iterator
+
 from esac_mpi import envs, log, surroundings
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, unread_in
+from esac_mpi.config import Config, flatten, unread_in, updated
+from esac_mpi.config.reads import reads
+from esac_mpi.config.selecting import SURVIVAL
 from esac_mpi.envs import identity
+from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.params import make_env
 
 
@@ -16,7 +22,30 @@ def make_task(config: Config) -> envs.Env:
     envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
     if unread := list(unread_in(config, envs.is_discrete(env))):
         raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
+    settled(config, env)
     return env
+
+
+def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
+    """Return a configuration with the numbers of what it leaves to the task, and the names of such fields.
+
+    Raises envs.TaskError where the task has no such number.
+    """
+    shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
+    names = [name for name, value in shifts if value == SURVIVAL]
+    if not any(reads(config.algorithm, name) for name in names):
+        return config, ""
+    return updated(config, dict.fromkeys(names, survival_bonus(env))), " ".join(names)
+
+
+def sentences(config: Config, names: str) -> Iterator[str]:
+    """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
+    if config.task.kwargs:
+        yield f"task.kwargs {json.dumps(config.task.kwargs)}"
+    if names:
+        shift = vars(config.own)["reward_shift"]
+        why = "the bonus for survival" if shift else "there is no bonus for survival"
+        yield f"reward_shift {shift:g}: {why}"
 
 
 def own_env(config: Config, rank: int) -> envs.Env | None:

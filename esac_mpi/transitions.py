@@ -1,5 +1,6 @@
 """A transition and its one layout: a row of float32 numbers, in an episode, on its way between ranks, in a replay and a batch."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,10 @@ class Recorder:
 
     def __init__(self, env: Env, capacity: int) -> None:
         self._env = env
+        self._loop: Any = getattr(env, "closed_loop", None)
+        self.closed_loop = None if self._loop is None else self  # that of `env` would pass it by
         self._centre, self._half = (env.high + env.low) / 2, half_range(env.low, env.high)
+        self._at = columns(env.observation_size, env.action_size)
         self.rows = np.zeros((capacity, width(env.observation_size, env.action_size)), np.float32)
         self.count = 0
 
@@ -112,6 +116,25 @@ class Recorder:
             self.count += 1
         self._observation = following
         return answer
+
+    def run(self, drive: Callable[..., None], observation: np.ndarray, most: int) -> Any:
+        """Take steps as `envs.closed_loop` does and keep their transitions."""
+        run = self._loop.run(drive, observation, most)
+        n = len(run.actions)
+        failed = len(run.rewards) > n  # at a step beyond these
+        rewards = np.array(run.rewards[:n])
+        rows = np.zeros((n, self.rows.shape[1]), np.float32)
+        rows[:, self._at.observation] = run.observations[:-1]
+        rows[:, self._at.action] = np.clip((run.actions - self._centre) / self._half, -1.0, 1.0)
+        rows[:, self._at.reward] = np.where(np.abs(rewards) <= LARGEST, rewards, np.nan)
+        rows[-1:, self._at.terminated] = run.terminated and not failed
+        rows[:, self._at.next_observation] = run.observations[1:]
+        if self._env.unstable and not failed:
+            rows = rows[:-1]  # a warning ends a run
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        self.rows[self.count : self.count + len(rows)] = rows
+        self.count += len(rows)
+        return run
 
     def packed(self) -> np.ndarray:
         """Return the count and the rows as numbers that travel with a member's returns, float64 [packed_size(rows)]."""

@@ -8,6 +8,17 @@ from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners.network import Network
 from esac_mpi.learning import Phase
 
+FORMS = [  # hidden layers, policy.layer_norm, critic_layer_norm, policy.linear
+    ((8, 8), False, False, False),
+    ((16,), False, True, False),
+    ((8, 12, 6), False, False, False),
+    ((8, 12, 6), True, False, False),
+    ((8, 12, 6), True, True, False),
+    ((8,), False, False, True),
+    ((8, 12, 6), True, False, True),
+    ((), False, False, False),
+]
+
 
 class Line:
     """Observe x in [-1, 1], drawn anew at each step; the reward is -(a - x/2)^2 for the action a in [-1, 1] before scaling."""
@@ -57,6 +68,20 @@ class Breaking(Line):
         return observation, bad.get(self.how, reward) if fourth else reward, terminated, truncated
 
 
+class Joined(nn.Sequential):
+    """A perceptron whose last layer sees the last hidden units over `linear`, and beside them the inputs times `linear`."""
+
+    linear = 0.0
+
+    def forward(self, x):
+        if not self.linear:
+            return super().forward(x)
+        return self[-1](torch.cat((self[:-1](x) / self.linear, self.linear * x), -1))
+
+    def __getitem__(self, part):
+        return nn.Sequential(*list(self)[part]) if isinstance(part, slice) else super().__getitem__(part)
+
+
 def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
     """Return the members of a network as plain modules with the same weights, in double precision."""
     members = []
@@ -70,7 +95,8 @@ def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
                 layers.append(nn.LayerNorm(gain.shape[1]))
                 layers[-1].weight.data, layers[-1].bias.data = gain[0].clone(), shift[0].clone()
             layers.append({"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU}[activation]())
-        members.append(nn.Sequential(*layers[:-1]).double())
+        members.append(Joined(*layers[:-1]).double())
+        members[-1].linear = network.layout.linear
     return members
 
 

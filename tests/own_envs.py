@@ -53,6 +53,22 @@ class Steep(Walk):
         self.slope = slope
 
 
+class Idling(Walk):
+    """Pay 1 for each of ten steps to who rests (a first action below 0), 2.25 for each of four to others."""
+
+    healthy_reward = 1.0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps, self.rests = 0, False
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.rests = bool(action[0] < 0) if not self.steps else self.rests
+        self.steps += 1
+        last = self.steps == (10 if self.rests else 4)
+        return self.observe(), 1.0 if self.rests else 2.25, last, False, {}
+
+
 class Raising(Walk):
     """Fail at one step in a thousand."""
 
@@ -160,6 +176,7 @@ class Signalled(Walk):
 for name in (
     "Counting",
     "Steep",
+    "Idling",
     "Raising",
     "Breaking",
     "Spoilt",

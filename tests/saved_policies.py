@@ -15,6 +15,8 @@ from esac_mpi.record.files import publish
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)
 #                  W1 [2, 2]             b1 [2]      gain [2]  shift [2]  W2 [1, 2]  b2
 NORMED = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 2.0, 0.5, 3.0, -1.0, 0.5, -0.25, 0.125], np.float32)
+#                  W1 [2, 2]             b1 [2]      W2 [1, 2 units and 2 numbers]  b2
+LINEAR = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125, -0.5, 0.125], np.float32)
 NORMALISER = {"normaliser_mean": np.array([1.0, 0.0], np.float32), "normaliser_std": np.array([2.0, 0.001], np.float32)}
 
 

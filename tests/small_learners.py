@@ -16,5 +16,5 @@ def learner(name: str, sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, 
     known = {f.name for f in fields(getattr(Config(), name))} | {key for key in values if key not in OFF_POLICY}
     chosen = {key.replace("__", ".") if "__" in key else f"{name}.{key}": value for key, value in small.items() if key in known}
     config = updated(Config(), {"seed": seed, "policy.hidden": sizes[1:-1], "learner.device": "cpu", **chosen})
-    layout = Layout(sizes, config.policy.layer_norm)
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)

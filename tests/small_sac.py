@@ -19,7 +19,7 @@ FORMS: list[dict] = [{}, {"sac__value_network": True}, {"sac__automatic_temperat
 
 def learner(sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, **values) -> SAC:
     config = updated(Config(), {**SMALL, **{name.replace("__", "."): value for name, value in values.items()}})
-    layout = Layout(sizes, config.policy.layer_norm)
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
     return make("sac", config, layout, layout.initial(config.seed, 1), reserve)
 
 

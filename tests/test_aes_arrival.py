@@ -174,7 +174,7 @@ def test_rank_based_oldest_by_hand():
     )  # fmt: skip
     found = []
     for theta, fitness in ((3.0, 5.0), (6.0, 1.0), (9.0, 2.0), (12.0, 4.0), (15.0, np.nan)):
-        result = SimpleNamespace(theta=np.array([theta], np.float32), episodic_return=fitness)
+        result = SimpleNamespace(theta=np.array([theta], np.float32), episodic_return=fitness, length=1)
         p = by_rank(aes, state, result, moves=True)
         state.told += 1
         found.append((float(state.mean[0]), float(state.variance[0]), p))

@@ -29,7 +29,7 @@ SMALL = [
     *("--aes_rl.update_cost", 0.5),
 ]
 OTHER = [*SMALL]  # of another mean rule
-SMALL += ["--aes_rl.relative_baseline", 100]
+SMALL += ["--aes_rl.relative_baseline", 100, "--aes_rl.critic_layer_norm", "true"]
 TASK = ["--task.id", "own_envs:Delayed-v0"]
 
 
@@ -103,7 +103,7 @@ def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
     )  # fmt: skip
     driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
     for worker, fitness, means in ((1, 110.0, [100.0, 120.0]), (0, 60.0, [10.0, 10.0]), (2, 130.0, [130.0, 130.0])):
-        result = Result(fitness, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), 8, 0, 0.0)
+        result = Result(fitness, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), np.full(2, 4), 0, 0.0)
         Driver._arrived(driver, SimpleNamespace(worker=worker), result)
     p, mean_return = (state.row[:3, COLUMNS.index(name)].tolist() for name in ("p", "mean_return"))
     assert mean_return == [110.0, 110.0, 130.0]
@@ -115,11 +115,11 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
     state = SimpleNamespace(
         mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
         task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
-        mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32),
+        mean_told=0, mean_known=0, length_of_mean=0.0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
     driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
     for means in ([np.nan, np.nan], [400.0, np.nan], [np.nan, np.nan]):
-        result = Result(50.0, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), 8, 0, 0.0)
+        result = Result(50.0, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), np.full(2, 4), 0, 0.0)
         Driver._arrived(driver, SimpleNamespace(worker=0), result)
     np.testing.assert_array_equal(state.row[:3, COLUMNS.index("mean_return")], [np.nan, 400, 400])
     assert state.row[:3, COLUMNS.index("p")].tolist() == [aes.p_positive, 0, 0]  # where nothing is known it gives way
@@ -132,10 +132,10 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
 def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing(fitness, mean_return, variance, successes):
     aes = AESRL(mean_rule="full_move", variance_rule="success", start_steps=0, success_window=1)
     state = SimpleNamespace(
-        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, successes=np.zeros(1, int),
-        counters=Counters(),
+        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, length_of_mean=4.0,
+        successes=np.zeros(1, int), counters=Counters(),
     )  # fmt: skip
-    result = Result(fitness, 4, np.zeros((0, 0)), np.zeros(2, np.float32), np.zeros(2), 8, 0, 0.0)
+    result = Result(fitness, 4, np.zeros((0, 0)), np.zeros(2, np.float32), np.zeros(2), np.full(2, 4), 0, 0.0)
     moved(aes, state, result)
     assert state.variance == pytest.approx([variance] * 2, rel=1e-6)
     assert state.successes.tolist() == successes

@@ -10,7 +10,7 @@ from esac_mpi import capacity, check, ram
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.check.counter import Counter
 from esac_mpi.config import Config, updated
-from esac_mpi.params import make_layout
+from esac_mpi.params import Params, make_layout
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -85,9 +85,7 @@ def endless(**options):
 def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
     env = SimpleNamespace(observation_size=1, action_size=1, horizon=1000)
     assert capacity.needed(config, env) == rows * 4 * (2 + 1 + 2)
-    params = SimpleNamespace(
-        config=config, layout=make_layout(config, env), horizon=1000, operators=SimpleNamespace(critic_size=1)
-    )
+    params = Params(config, make_layout(config, env), 1000, None, SimpleNamespace(critic_size=1))
     assert len(ALGORITHMS[config.algorithm].init(params, Counter(1)).replay) == rows
 
 

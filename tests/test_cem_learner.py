@@ -18,9 +18,10 @@ from esac_mpi.transitions import columns, width
 SIZES = (3, 12, 8, 2)
 
 
-def settings(activation="tanh", layer_norm=False, **values) -> Config:
+def settings(activation="tanh", layer_norm=False, linear=False, **values) -> Config:
     """Return settings of CEM-RL; `values` are fields of its table."""
     policy = {"policy.hidden": SIZES[1:-1], "policy.activation": activation, "policy.layer_norm": layer_norm}
+    policy |= {"policy.linear": linear}
     own = {f"cem_rl.{name}": value for name, value in {"batch_size": 16, **values}.items()}
     return updated(Config(), {"algorithm": "cem_rl", "learner.device": "cpu", **policy, **own})
 
@@ -34,7 +35,7 @@ def transitions(count: int) -> np.ndarray:
 
 def learner(config: Config, rows: np.ndarray, count: int | None = None):
     """Return the critic of a replay that others have filled with rows, `count` transitions so far."""
-    layout = Layout(SIZES, config.policy.layer_norm)
+    layout = Layout(SIZES, config.policy.layer_norm, config.policy.path_gain)
     made = make("cem", config, layout, layout.initial(0, 1), rows=rows)
     made.advance(len(rows) if count is None else count, 70)
     return made
@@ -75,11 +76,12 @@ class Lessons:
         return float(loss.detach())
 
 
-@pytest.mark.parametrize(("activation", "layer_norm"), [("tanh", False), ("relu", True)])
-def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm):
+@pytest.mark.parametrize(("activation", "layer_norm", "linear"), [("tanh", False, False), ("relu", True, True)])
+def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linear):
     """Four updates for each of two actors, from batches and noise of the phase's own streams; targets follow at each."""
     rows = transitions(90)
-    made = learner(settings(activation, layer_norm, tau=0.1), rows)
+    form = {"tau": 0.1, "critic_layer_norm": layer_norm}
+    made = learner(settings(activation, layer_norm, linear, **form), rows)
     plain, actors = Lessons(made), [perturbed(made.actor.layout, number) for number in (1, 2)]
     sampling, noise = (generator(0, Purpose.LEARNER, 7, member) for member in (1, 2))
     losses, after = [], []
@@ -143,10 +145,12 @@ def test_a_critic_that_is_not_finite_says_so():
         turns.run(made.teach([made.theta], 1, 1))
 
 
-@pytest.mark.parametrize(("activation", "layer_norm"), [("tanh", False), ("relu", True)])
-def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(activation, layer_norm):
+@pytest.mark.parametrize(("activation", "layer_norm", "linear"), [("tanh", False, False), ("relu", True, True)])
+def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(activation, layer_norm, linear):
     """25 steps up the critic, one individual after another in the same buffers."""
-    config, layout = settings(activation, layer_norm, lr_actor=0.01), Layout(SIZES, layer_norm)
+    form = {"lr_actor": 0.01, "critic_layer_norm": layer_norm}
+    config = settings(activation, layer_norm, linear, **form)
+    layout = Layout(SIZES, layer_norm, config.policy.path_gain)
     operators, states = make_operators("individuals", config, layout), transitions(40)[:, :3]
     made = learner(config, transitions(40))
     for number in (1, 2):

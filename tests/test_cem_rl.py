@@ -27,8 +27,9 @@ from esac_mpi.stop import GivenUp
 
 CRITICS = ["serial", "parallel"]
 SMALL = ["--cem_rl.start_steps", 40]  # of Ending's short episodes
-MORE = {  # a ring smaller than a generation; nobody who is not trained
-    "serial": ["--cem_rl.fitness_episodes", 2, "--cem_rl.replay_capacity", 200],
+RING = ["--cem_rl.replay_capacity", 200, "--cem_rl.critic_layer_norm", "true"]
+MORE = {  # a ring smaller than a generation, normalised critics; nobody who is not trained
+    "serial": ["--cem_rl.fitness_episodes", 2, *RING],
     "parallel": ["--cem_rl.trained_fraction", 1, "--cem_rl.sampling", "onesided", "--cem_rl.population_size", 5],
 }
 

@@ -22,7 +22,7 @@ from esac_mpi.envs import make
 from esac_mpi.params import Params
 from esac_mpi.policy import Layout
 
-SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "task", "physics", "episodes", "work"]
+SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "core", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
 SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange", "forecast"]
 SMALL = {**MENDED, "task.id": "CyclicMDP-v0", "algorithm": "es", "es.population_size": 50, "policy.hidden": (8, 8)}
@@ -331,7 +331,7 @@ def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, thre
     params = Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
     world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None, start="")
     job = SimpleNamespace(config=chosen, world=world, run=new, params=params, learner=object())
-    set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m"})
+    set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m", "settled": ""})
     assert "50 members a generation on 64 evaluating rank(s): 1 turn(s); 14 rank(s) never have one: 50 would do" in said[3]
     advised = re.findall(r"--.*", " ".join(said))
     assert advised == (["--fresh --learner.threads 7"] if threads == 1 else [])

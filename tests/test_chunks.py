@@ -20,14 +20,17 @@ from esac_mpi.learners.replay import Replay
 from esac_mpi.learning import Flight
 from esac_mpi.turns import ON_DEVICE
 
+NORMED = {"policy__layer_norm": True, "sac__critic_layer_norm": True}
 FORMS = {
     "sac": lambda: sac(sac__value_network=True, sac__automatic_temperature=True),
     "interleaved": lambda: sac(sac__interleaved=True, sac__updates_per_step=2.0),
-    "bf16": lambda: sac(learner__precision="bf16", policy__layer_norm=True),
+    "normalised critics": lambda: sac(sac__critic_layer_norm=True),
+    "bf16": lambda: sac(learner__precision="bf16", policy__linear=True, **NORMED),
     "small replay": lambda: sac(sac__replay_capacity=41),
     "td3": lambda: rival("td3", policy_delay=3),
     "td3 at the end": lambda: rival("td3", policy_delay=3, interleaved=False),
-    "ddpg": lambda: rival("ddpg", critic_weight_decay=0.01),
+    "td3, normalised critics": lambda: rival("td3", policy_delay=3, critic_layer_norm=True),
+    "ddpg": lambda: rival("ddpg", critic_weight_decay=0.01, policy__linear=True),
     "erl": lambda: rival("erl", critic_hidden=(8, 8), replay_capacity=300),
 }
 SUMS = np.array([[9.0], [1.0], [4.0]])  # over nine observations

@@ -137,7 +137,7 @@ def test_bash_completes_commands_options_and_values(tmp_path):
     assert completed(tmp_path, "plot", "--w") == ["--what", "--within"]
     assert completed(tmp_path, "plot", "--what", "t") == ["timeline", "training"]
     assert completed(tmp_path, "run", "--algorithm", "c") == ["cem", "cem_rl"]
-    assert completed(tmp_path, "run", "--esac.sig") == ["--esac.sigma"]
+    assert completed(tmp_path, "run", "--esac.sig") == ["--esac.sigma", "--esac.sigma_rule"]
     assert completed(tmp_path, "run", "--ru") == ["--run-dir"]
     assert completed(tmp_path, "experiment", "s") == ["show", "speeds", "submit"]
     assert completed(tmp_path, "plot", "runs") == []  # a file's name

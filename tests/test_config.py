@@ -10,7 +10,7 @@ import pytest
 from esac_mpi import config, evolution
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, check, load, marks, read_toml, to_toml, updated
-from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, OffOr, Plain, Positive
+from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, NonNegativeOr, OffOr, Plain, Positive
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
 
@@ -183,7 +183,7 @@ def test_every_field_says_what_it_is():
     import inspect
 
     tables = {owner for name in TABLES for owner in type(getattr(Config(), name)).mro() if is_dataclass(owner)}
-    assert len(tables) == 19
+    assert len(tables) == 20
     for owner in (ast.parse(inspect.getsource(table)).body[0] for table in tables):
         for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
             if isinstance(node, ast.AnnAssign):
@@ -194,6 +194,7 @@ NUMBERS = [name for name in NAMES if get_args(config.hint(name))[:1] == (int,) o
 OUTSIDE = {  # of each bound
     Positive: lambda bound: (0, -1, math.inf, math.nan),
     NonNegative: lambda bound: (-1, math.inf, math.nan),
+    NonNegativeOr: lambda bound: (-1, math.inf, math.nan, "another"),
     Int64: lambda bound: (2**63,),
     AtMost: lambda bound: (bound.limit + 1,),
     OffOr: lambda bound: (bound.low / 2, bound.high + 1),

@@ -121,11 +121,13 @@ def test_q_is_that_of_plain_modules():
 # --- the update
 
 
-@pytest.mark.parametrize(("hidden", "layer_norm", "limit"), [((8, 12), True, 0.7), ((8,), False, 1.2)])
+@pytest.mark.parametrize(
+    ("hidden", "layer_norm", "limit", "linear"), [((8, 12), True, 0.7, False), ((8,), False, 1.2, False), ((8,), True, 1.2, True)]
+)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer_norm, limit):
+def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer_norm, limit, linear):
     """Six updates: what is measured, each gradient as it is cut, parameters and targets."""
-    form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "policy__linear": linear}
     made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
     made.targets["target_critic"].values.mul_(0.5)
     plain, norms = Plain(made, activation), []
@@ -234,14 +236,17 @@ def test_a_learner_that_is_not_finite_says_so(part):
 # --- judges of the other learners
 
 
+@pytest.mark.parametrize("normed", [False, True])
 @pytest.mark.parametrize(("name", "values"), [("td3", {}), ("sac", {}), ("sac", {"value_network": True})])
-def test_a_judge_has_the_first_critic_of_the_learner(name, values):
-    made = learner(name, (3, 8, 6, 2), policy__layer_norm=True, **values)
+def test_a_judge_has_the_first_critic_of_the_learner(name, values, normed):
+    made = learner(name, (3, 8, 6, 2), policy__layer_norm=True, critic_layer_norm=normed, **values)
     made.critic.values.add_(0.3 * torch.randn(made.critic.values.shape, generator=torch.Generator().manual_seed(3)))
     layout = Layout((3, 8, 6, 2), layer_norm=True)
-    config = updated(Config(), {"erl.learner": name, "policy.hidden": (8, 6), "policy.layer_norm": True})
+    changed = {"erl.learner": name, "policy.hidden": (8, 6), f"{name}.critic_layer_norm": normed}
+    config = updated(Config(), {**changed, "policy.layer_norm": True})
     vector = made.critic_vector()
-    assert vector.shape == (critics.critic_size(config, layout),) == (5 * 8 + 8 + 8 * 6 + 6 + 6 + 1,)
+    size = 5 * 8 + 8 + 8 * 6 + 6 + 6 + 1 + normed * 2 * (8 + 6)
+    assert vector.shape == (critics.critic_size(config, layout),) == (size,)
     judge = Judge(config, layout)
     judge.load(vector)
     random = np.random.default_rng(1)

@@ -38,7 +38,7 @@ def ring(share, n, monkeypatch):
     asked = []
     monkeypatch.setattr(aes_moves.distribution, "ring_elites", lambda f, told, count: asked.append(count) or np.zeros(0, int))
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
-    aes_moves.by_rank(aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0), True)
+    aes_moves.by_rank(aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True)
     return asked[0]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import command
-from saved_policies import NORMALISER, NORMED, save
+from saved_policies import LINEAR, NORMALISER, NORMED, save
 
 from esac_mpi import Policy
 from esac_mpi.policies import formats
@@ -22,6 +22,8 @@ def exported(policy: Path, form: str, out: Path) -> Path:
 
 
 OBSERVATION, ACTION = np.array([1.0, 2.0], np.float32), 1 + 2 * np.tanh(-0.75)  # as worked out above
+#                        W1 [2, 2]             b1 [2]      W2: twice that of THETA, as units count half, and the path  b2
+UNUSED_PATH = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 1.0, -0.5, 0.0, 0.0, 0.125], np.float32)
 NORMALISED = np.array([3.0, 0.002], np.float32)  # which NORMALISER makes of it: (3 - 1) / 2 = 1, 0.002 / 0.001 = 2
 
 
@@ -56,14 +58,15 @@ def test_torchscript(tmp_path, normaliser):
 
 
 @pytest.mark.parametrize(
-    ("activation", "output", "layer_norm"),
-    [("tanh", "clip", False), ("relu", "clip", False), ("tanh", "tanh", False), ("tanh", "tanh", True)],
+    ("activation", "output", "layer_norm", "linear"),
+    [("tanh", "clip", False, 0), ("relu", "clip", False, 3), ("tanh", "tanh", False, 0), ("tanh", "tanh", True, 0.7)],
 )
 @pytest.mark.parametrize("form", ["npz", "torchscript"])
-def test_every_activation_and_output(tmp_path, form, activation, output, layer_norm):
+def test_every_activation_and_output(tmp_path, form, activation, output, layer_norm, linear):
     random = np.random.default_rng(1)
-    theta = random.standard_normal(Layout((3, 5, 4, 2), layer_norm).d).astype(np.float32)  # large enough to be squashed
-    path = save(tmp_path / "p.h5", theta, (3, 5, 4, 2), activation=activation, output=output, layer_norm=int(layer_norm))
+    theta = random.standard_normal(Layout((3, 5, 4, 2), layer_norm, linear).d).astype(np.float32)  # large enough to be squashed
+    form_of = {"activation": activation, "output": output, "layer_norm": int(layer_norm), "linear": float(linear)}
+    path = save(tmp_path / "p.h5", theta, (3, 5, 4, 2), **form_of)
     exported(path, form, tmp_path / "p.out")  # checked by the tool, whose check is tested below
 
 
@@ -75,15 +78,19 @@ def test_sb3(tmp_path):
     assert (model.action_space.low, model.action_space.high) == (-1.0, 3.0)
 
 
-def test_onnx(tmp_path):
+@pytest.mark.parametrize("linear", [{}, {"theta": UNUSED_PATH, "linear": 2.0}])
+def test_onnx(tmp_path, linear):
     onnx = pytest.importorskip("onnx.reference")
     pytest.importorskip("onnxscript")
-    graph = onnx.ReferenceEvaluator(str(exported(save(tmp_path / "p.h5", **NORMALISER), "onnx", tmp_path / "p.onnx")))
+    policy = save(tmp_path / "p.h5", **NORMALISER, **linear)
+    graph = onnx.ReferenceEvaluator(str(exported(policy, "onnx", tmp_path / "p.onnx")))
     (actions,) = graph.run(None, {"observation": np.stack([NORMALISED] * 3)})
     assert actions == pytest.approx(np.full((3, 1), ACTION), rel=1e-5)
 
 
-@pytest.mark.parametrize("about", [{"output": "clip"}, NORMALISER, {"theta": NORMED, "layer_norm": 1}])
+@pytest.mark.parametrize(
+    "about", [{"output": "clip"}, NORMALISER, {"theta": NORMED, "layer_norm": 1}, {"theta": LINEAR, "linear": 2.0}]
+)
 def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
     assert export.main([str(save(tmp_path / "p.h5", **about)), "--format", "sb3"]) == 2
     assert "which stable-baselines3's SAC does not" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def actions(kind: str, env: Any, seed: int, steps: int = 300) -> np.ndarray:
 def test_an_episode_of_our_own_step_is_the_librarys(id, kind):
     for seed in range(3):
         episode = pair(id, seed)
-        assert episode.env._own_step is not None
+        assert episode.env.closed_loop is not None
         for action in actions(kind, episode.env, seed, 300 if seed == 0 else 40):
             if assert_same_step(episode, action):
                 break
@@ -166,14 +166,14 @@ VARIANTS = ["HumanoidStandup-v5", "HalfCheetah-v4"] + [
 @pytest.mark.parametrize("id", [*OTHERS, *VARIANTS])
 def test_anything_else_is_left_to_the_library(id):
     episode = pair(id, 2)
-    assert episode.env._own_step is None
+    assert episode.env.closed_loop is None
     for action in actions("random", episode.env, 2, 50):
         assert_same_step(episode, action)
 
 
 def test_another_version_of_gymnasium_is_left_to_it(monkeypatch):
     monkeypatch.setattr(gymnasium, "__version__", "1.5.0")
-    assert make("HalfCheetah-v5")._own_step is None
+    assert make("HalfCheetah-v5").closed_loop is None
 
 
 def test_warning_counts_are_those_of_the_state_and_the_control():

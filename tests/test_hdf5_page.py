@@ -41,7 +41,7 @@ def fresh(tmp_path_factory):
     value = ["--sac.value_network", "true", "--sac.automatic_temperature", "true"]
     more = {
         "esac": [*POPULATION, *PHASES, *LEARNER, *value, "--esac.adoption", "tested"],
-        "es": STRATEGY,
+        "es": [*STRATEGY, "--es.sigma_rule", "one_fifth"],
         "sac": [*LEARNER, "--sac.steps_per_generation", 20, *value],
     }
     for name in ("td3", "ddpg"):

@@ -221,7 +221,7 @@ def test_between_bfloat16_products_the_normalisation_is_float32(members):
 
 def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together):
     """ESAC with everything in it, so both its halves; test_learners.py has DDPG's actor."""
-    arguments = [*CYCLIC, "--policy.layer_norm", "true"]
+    arguments = [*CYCLIC, "--policy.layer_norm", "true", "--sac.critic_layer_norm", "true"]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
     together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")

@@ -66,7 +66,7 @@ def test_what_torch_makes_is_not_looked_through_for_garbage_and_all_that_follows
 @pytest.mark.parametrize("name", RIVALS)
 def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone, together):
     table = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16, "replay_capacity": 200}
-    table |= {"observation_normalisation": name == "ddpg"}
+    table |= {"observation_normalisation": name == "ddpg", "critic_layer_norm": name == "td3"}
     options = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
     arguments = ["--algorithm", name, *TASK, *ROUTINE, *options, "--policy.layer_norm", name == "ddpg"]
     alone(*arguments, "--budget.generations", 8, "--run-dir", tmp_path / "straight")

@@ -71,7 +71,7 @@ def test_a_phase_sums_up_its_episodes():
     assert math.isnan(phase.mean_q)
     assert math.isnan(Phase.summed_up(9, [math.nan], 0).episodic_return)
     assert np.array_equal(Phase.of(phase.vector()).vector(), phase.vector(), equal_nan=True)
-    assert len(phase.vector()) == Phase.SIZE == 12
+    assert len(phase.vector()) == Phase.SIZE == 13
 
 
 def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():

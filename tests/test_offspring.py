@@ -50,7 +50,7 @@ def test_the_better_action_is_imitated_and_the_second_where_none_is():
     assert chosen[:, 0].tolist() == [1.0, 1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1))])
+@pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 8, 2), linear=2.0)])
 def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     """Algorithm 1 as the paper writes it: two epochs of three batches of 16 among 50 states, fresh Adam, in double precision."""
     first, second, start = (moved(layout, number) for number in (1, 2, 3))
@@ -109,7 +109,7 @@ class Judging:
 # --- mutation
 
 
-@pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4))])
+@pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)])
 def test_sensitivities_are_those_of_autograd_per_output(layout):
     """Eq. 1: the gradient of each output, summed over the states; the root of the sum over outputs of its square."""
     theta, states = moved(layout, 1), some_states(20)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from commands import command
 from conftest import environment
-from saved_policies import NORMALISER, NORMED, THETA, hidden, save
+from saved_policies import LINEAR, NORMALISER, NORMED, THETA, hidden, save
 
 from esac_mpi import Policy, envs, job, policy
 from esac_mpi.config import Config
@@ -107,9 +107,18 @@ def test_layer_normalisation_comes_along(tmp_path):
     np.testing.assert_array_equal(plain(np.ones(2)), Policy.load(save(tmp_path / "older.h5"))(np.ones(2)))
 
 
+def test_a_linear_path_comes_along_in_files_that_versions_without_it_refuse(tmp_path, monkeypatch):
+    linear = save(tmp_path / "policy.h5", LINEAR, linear=2.0)
+    # hidden: relu(0.5) and relu(-0.25) = 0; out, see test_linear_path.py: 0.125; bounds -1 and 3
+    assert Policy.load(linear)(np.array([0.5, 0.25])) == pytest.approx([1 + 2 * np.tanh(0.125)], rel=1e-5)
+    monkeypatch.setattr(files, "NEWEST", 4)
+    with pytest.raises(Unreadable, match="schema 5, written by another version of esac_mpi; this one reads schemas 2 to 4"):
+        Policy.load(linear)
+
+
 def test_versions_without_layer_normalisation_refuse_its_files_by_their_number(tmp_path, monkeypatch):
     plain, normed = save(tmp_path / "plain.h5", layer_norm=0), save(tmp_path / "normed.h5", NORMED, layer_norm=1)
-    monkeypatch.setattr(files, "NORMALISED", 3)  # the newest that they read
+    monkeypatch.setattr(files, "NEWEST", 3)  # the newest that they read
     assert Policy.load(plain).layout.d == 9
     with pytest.raises(Unreadable, match="schema 4, written by another version of esac_mpi; this one reads schemas 2 to 3"):
         Policy.load(normed)

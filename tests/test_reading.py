@@ -154,9 +154,9 @@ def test_older_schemas_are_read_and_newer_ones_refused(tmp_path, monkeypatch):
     with pytest.raises(KeyError, match=r"\(schema 1\): no metrics/length_cap"):
         old.columns["metrics/length_cap"]
     assert [c.generation for c in old.checkpoints] == [3]
-    assert "schema 1, written by another version of esac_mpi; this one reads schemas 2 to 4" in old.checkpoints[0].problem
+    assert "schema 1, written by another version of esac_mpi; this one reads schemas 2 to 5" in old.checkpoints[0].problem
     with pytest.raises(
-        Refused, match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 4"
+        Refused, match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 5"
     ):
         Run.open(tmp_path / "new")
 

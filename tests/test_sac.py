@@ -5,115 +5,26 @@ import math
 import numpy as np
 import pytest
 import torch
-from gradients import distance, flat, modules
+from gradients import FORMS, distance, flat, modules
+from plain_sac import Plain, perturbed, saturated
 from small_sac import fill, learn, learner
-from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Adam
-from esac_mpi.learners.sac import SAC
 from esac_mpi.policy import Layout, Policy
-
-
-class Plain:
-    """An update of SAC by modules, autograd and torch.optim.Adam, from the papers' formulas, in double precision."""
-
-    def __init__(self, sac: SAC):
-        self.options, self.columns = sac.options, sac.replay.columns
-        activation = sac._activation
-        self.networks = {"actor": modules(sac.actor, activation), "critic": modules(sac.critic)}
-        if sac.value:
-            self.networks["value"] = modules(sac.value)
-        self.target = modules(sac.target)
-        self.adam = {name: self.optimiser([p for m in ms for p in m.parameters()]) for name, ms in self.networks.items()}
-        self.log_temperature = torch.tensor(math.log(float(sac.temperature)), dtype=torch.float64, requires_grad=True)
-        if sac.options.automatic_temperature:
-            self.adam["log_temperature"] = self.optimiser([self.log_temperature])
-
-    def optimiser(self, parameters) -> torch.optim.Adam:
-        return torch.optim.Adam(parameters, lr=self.options.lr_sac)
-
-    def policy(self, observation, noise):
-        """Return action and log pi by torch's own distributions."""
-        mean, log_std = self.networks["actor"][0](observation).chunk(2, -1)
-        scale = log_std.clamp(-20, 2).exp()
-        gaussian = mean + scale * noise
-        squashed = TransformedDistribution(Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)])
-        action = squashed.transforms[0](gaussian)
-        return action, squashed.log_prob(action)
-
-    def q(self, critics, observation, action) -> list[torch.Tensor]:
-        return [critic(torch.cat((observation, action), 1))[:, 0] for critic in critics]
-
-    def descend(self, name: str, loss: torch.Tensor) -> float:
-        parameters = self.adam[name].param_groups[0]["params"]  # the actor's loss also depends on the critics'
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            p.grad = gradient
-        self.adam[name].step()
-        return float(loss.detach())
-
-    def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
-        """Make an update in the order value, critics, actor, temperature, target; return what it measures."""
-        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
-        observation, following = batch["observation"], batch["next_observation"]
-        noise1, noise2 = torch.from_numpy(noise).double()
-        temperature, measured = self.log_temperature.exp().detach(), {}
-        with torch.no_grad():
-            if "value" in self.networks:
-                action, log_prob = self.policy(observation, noise1)
-                wanted = torch.minimum(*self.q(self.networks["critic"], observation, action)) - temperature * log_prob
-                value = self.target[0](following)[:, 0]
-            else:
-                action, log_prob = self.policy(following, noise1)
-                value = torch.minimum(*self.q(self.target, following, action)) - temperature * log_prob
-            backup = batch["reward"] + self.options.gamma * (1 - batch["terminated"]) * value
-        if "value" in self.networks:
-            loss = ((self.networks["value"][0](observation)[:, 0] - wanted) ** 2).mean() / 2
-            measured["value_loss"] = self.descend("value", loss)
-        losses = [((q - backup) ** 2).mean() / 2 for q in self.q(self.networks["critic"], observation, batch["action"])]
-        measured["critic_loss"] = self.descend("critic", sum(losses))
-        action, log_prob = self.policy(observation, noise2)
-        q = torch.minimum(*self.q(self.networks["critic"], observation, action))
-        measured |= {"mean_q": q.mean().item(), "temperature": temperature.item(), "entropy": -log_prob.mean().item()}
-        measured["actor_loss"] = self.descend("actor", (temperature * log_prob - q).mean())
-        if "log_temperature" in self.adam:
-            a = action.shape[1]
-            self.descend("log_temperature", -(self.log_temperature.exp() * (log_prob.detach() - a)).mean())
-        followed = self.networks.get("value") or self.networks["critic"]
-        with torch.no_grad():
-            for own, its in zip(self.target, followed, strict=True):
-                for p, new in zip(own.parameters(), its.parameters(), strict=True):
-                    p += self.options.tau * (new - p)
-        return measured
-
-
-def perturbed(sac: SAC) -> SAC:
-    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
-    random = torch.Generator().manual_seed(3)
-    for values in (sac.target.values, *(adam.values for name, adam in sac.adam.items() if name != "log_temperature")):
-        values.add_(0.3 * torch.randn(values.shape, generator=random))
-    return sac
-
-
-def saturated(sac: SAC) -> SAC:
-    """Move the medians of both log standard deviations to the bounds, so that about half of them are outside."""
-    observations = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (500, 3)))
-    median = modules(sac.actor, sac._activation)[0](observations)[:, -2:].detach().median(0).values
-    sac.actor.tensors[-1][0, -2:] += torch.tensor([2.0, -20.0]) - median
-    return sac
-
 
 # --- the equations
 
 
-@pytest.mark.parametrize(("hidden", "layer_norm"), [((8, 8), False), ((16,), False), ((8, 12, 6), False), ((8, 12, 6), True)])
+@pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("value", [False, True])
-def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm):
+def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm, of_critics, linear):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
     form = {"sac__value_network": value, "sac__automatic_temperature": automatic, "policy__activation": activation}
-    form["policy__layer_norm"] = layer_norm
+    form |= {"policy__layer_norm": layer_norm, "sac__critic_layer_norm": of_critics}
+    form["policy__linear"] = linear
     sac = saturated(perturbed(learner((3, *hidden, 2), sac__batch_size=64, **form)))
     plain = Plain(sac)
     outside = []
@@ -218,10 +129,10 @@ def test_adam_is_torchs():
 # --- the actor in its three forms
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_theta_is_the_policys(layer_norm):
-    form = {"policy__layer_norm": layer_norm}
-    sac, layout = perturbed(learner((3, 8, 8, 2), **form)), Layout((3, 8, 8, 2), layer_norm)
+@pytest.mark.parametrize(("layer_norm", "linear"), [(False, False), (True, False), (True, True)])
+def test_theta_is_the_policys(layer_norm, linear):
+    form = {"policy__layer_norm": layer_norm, "policy__linear": linear}
+    sac, layout = perturbed(learner((3, 8, 8, 2), **form)), Layout((3, 8, 8, 2), layer_norm, 4.0 * linear)
     policy = Policy(layout, "relu", "tanh", -np.ones(2), np.ones(2)).set(sac.theta)
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     mean = modules(sac.actor)[0](torch.from_numpy(observations).double())[:, :2].tanh().detach().numpy()
@@ -231,11 +142,14 @@ def test_theta_is_the_policys(layer_norm):
     assert sac.theta.any()
 
 
-@pytest.mark.parametrize(("activation", "layer_norm"), [("relu", False), ("tanh", False), ("tanh", True)])
-def test_the_actor_that_collects_is_torchs(activation, layer_norm):
-    sac = perturbed(learner((3, 8, 8, 2), policy__activation=activation, policy__layer_norm=layer_norm))
+@pytest.mark.parametrize(
+    ("activation", "layer_norm", "linear"), [("relu", False, False), ("tanh", False, True), ("tanh", True, False)]
+)
+def test_the_actor_that_collects_is_torchs(activation, layer_norm, linear):
+    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "policy__linear": linear}
+    sac = perturbed(learner((3, 8, 8, 2), **form))
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    outputs = np.stack([forward(sac.actor.numpy(), activation, o) for o in observations])
+    outputs = np.stack([forward(sac.actor.numpy(), activation, o, sac.actor.layout.linear) for o in observations])
     expected = modules(sac.actor, activation)[0](torch.from_numpy(observations).double()).detach()
     assert np.abs(outputs - expected.numpy()).max() < 2e-6
     sac.env_steps = 1000

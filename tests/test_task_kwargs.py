@@ -132,7 +132,7 @@ def rewards(env, steps=20):
 )
 def test_rewards_are_those_of_gymnasium_made_with_them(id, kwargs, own):
     env, library, random = envs.make(id, kwargs=kwargs), gymnasium.make(id, **kwargs), np.random.default_rng(0)
-    assert (env._own_step is not None) is own
+    assert (env.closed_loop is not None) is own
     assert env.horizon == kwargs.get("max_episode_steps", 1000)
     library.reset(seed=3)
     expected = [float(library.step(random.uniform(env.low, env.high).astype(np.float32))[1]) for _ in range(20)]
@@ -146,7 +146,7 @@ def test_rewards_are_those_of_the_suite_made_with_them(inner):
     id, kwargs = "dm_control/cheetah-run-v0", {"time_limit": 2, "environment_kwargs": inner}
     env, random = envs.make(id, kwargs=kwargs), np.random.default_rng(0)
     library = suite.load("cheetah", "run", task_kwargs={"time_limit": 2, "random": 0}, environment_kwargs=inner)
-    assert (env._own_step is None) is ("flat_observation" in inner)
+    assert (env.closed_loop is None) is ("flat_observation" in inner)
     assert env.horizon == round(2 / inner.get("control_timestep", 0.01))
     library.task.random.seed(3)
     library.reset()

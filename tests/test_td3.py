@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from gradients import Breaking, Line, distance, flat, modules, same, through
+from gradients import FORMS, Breaking, Line, distance, flat, modules, same, through
 from small_learners import RIVALS, learner
 
 from esac_mpi.learners import LearnerNotFinite
@@ -157,12 +157,13 @@ class Plain:
         return float(critic_loss.detach()), float(actor_loss.detach())
 
 
-@pytest.mark.parametrize(("hidden", "layer_norm"), [((8, 8), False), ((16,), False), ((8, 12, 6), False), ((8, 12, 6), True)])
+@pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("name", RIVALS)
-def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden, layer_norm):
+def test_updates_are_those_of_autograd_and_torchs_adam(name, activation, hidden, layer_norm, of_critics, linear):
     """Six updates, TD3's actor in every second: what is measured, each gradient, parameters and targets."""
     form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
+    form |= {"critic_layer_norm": of_critics, "policy__linear": linear}
     made = perturbed(learner(name, (3, *hidden, 2), batch_size=64, tau=0.1, **form))
     plain, clipped = Plain(made, name, activation), []
     for step in range(6):

@@ -128,6 +128,18 @@ def test_what_ppo_is_set_anew_begins_anew(tmp_path):
     assert "the learner: its critic learnt from rewards on another scale, reward_normalisation" in begun["not_taken"]
 
 
+def test_critics_of_another_form_begin_anew(tmp_path):
+    """Normalised, each of two critics has a gain and a shift more for each of 6 units."""
+    normed, more = ["--td3.critic_layer_norm", "true"], ["--seed", 1, "--from", tmp_path / "a"]
+    assert started(tmp_path / "a", *options("td3"), *normed, "--budget.generations", 2) == 0
+    was = saved(tmp_path / "a")[0]["learner/critic_values"]
+    kept, _ = first(tmp_path / "same", *options("td3"), *normed, *more)
+    np.testing.assert_array_equal(kept["learner/critic_values"], was)
+    _, begun = first(tmp_path / "plain", *options("td3"), *more)
+    words = f"the learner: critic_values [{was.size}] is [{was.size - 2 * 2 * 6}] here"
+    assert words in begun["not_taken"]
+
+
 def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):
     after, _ = first(tmp_path / "run", *options("td3"), "--from", sources("es"), "--seed", 1)
     theta = saved(sources("es"))[0]["state/theta_es"]

@@ -152,9 +152,12 @@ class Driver:
     def _arrived(self, task: Task, result: Result) -> None:
         """Move the distribution to or from an individual, and keep what it saw."""
         state, worker = self.state, task.worker
-        known = result.mean_returns[np.isfinite(result.mean_returns)]  # an unstable episode tells nothing of the mean
-        if known.size and state.task_told[worker] >= state.mean_told:  # of an older mean it is where it was trained for long
-            state.mean_return, state.mean_told = float(known.mean()), int(state.task_told[worker])
+        known = np.isfinite(result.mean_returns)  # an unstable episode tells nothing of the mean
+        # of an older mean it is where it was trained for long
+        if known.any() and state.task_told[worker] >= state.mean_told:
+            state.mean_return = float(result.mean_returns[known].mean())
+            state.length_of_mean = float(result.mean_lengths[known].mean())
+            state.mean_told = int(state.task_told[worker])
             state.mean_known = int(np.array_equal(state.task_mean[worker], state.mean))
         before = state.mean.copy()
         p = moved(self.params.config.aes_rl, state, result)
@@ -180,6 +183,7 @@ class Driver:
         self.learner.replay.advance(count)
         state.lengths[:] = np.append(state.lengths[1:], result.length)
         counters = state.counters
-        counters.env_steps_population += result.length + result.mean_length  # both decide what becomes of the mean
+        both = result.length + result.mean_steps  # which decide what becomes of the mean
+        counters.env_steps_population += both
         counters.nominal_steps += result.length
         counters.unstable_episodes += result.unstable

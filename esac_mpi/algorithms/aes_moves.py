@@ -7,6 +7,7 @@ from esac_mpi.algorithms.aes_state import State
 from esac_mpi.algorithms.aes_work import Result
 from esac_mpi.config import AESRL, exact
 from esac_mpi.distribution import Gaussian
+from esac_mpi.evolution import shifted
 from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
 
 
@@ -19,12 +20,14 @@ def moved(aes: AESRL, state: State, result: Result) -> float:
 def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     """Move the distribution by one arrival alone: Eqs. (4) to (12)."""
     mean_rule, variance_rule, success_rule = rules(aes)
-    update = update_rules.update(mean_rule, variance_rule, result.episodic_return, state.mean_return)
+    fitness = shifted(result.episodic_return, result.length, aes.shift)
+    of_mean = shifted(state.mean_return, state.length_of_mean, aes.shift)
+    update = update_rules.update(mean_rule, variance_rule, fitness, of_mean)
     if not moves:
         return 0.0
     new = distribution.moved(Gaussian(state.mean, state.variance), result.theta, update.p, update.n, aes.variance_floor)
-    if aes.variance_rule == "success" and np.isfinite(result.episodic_return):
-        succeeded = not result.episodic_return <= state.mean_return  # a mean whose return is not finite gives way
+    if aes.variance_rule == "success" and np.isfinite(fitness):
+        succeeded = not fitness <= of_mean  # a mean whose return is not finite gives way
         state.successes, factor = update_rules.variance_factor(success_rule, state.successes, succeeded)
         new = distribution.scaled(new, factor, aes.variance_floor)
     state.mean[:], state.variance[:] = new
@@ -45,7 +48,8 @@ def rules(aes: AESRL) -> tuple[MeanRule, VarianceRule, SuccessRule]:
 def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     """Put an arrival where the oldest was; move the distribution to the best of those that stand: Eqs. (1) and (2)."""
     size, place = len(state.ring), state.told % len(state.ring)
-    state.ring[place], state.ring_fitness[place] = result.theta, result.episodic_return
+    state.ring[place] = result.theta
+    state.ring_fitness[place] = shifted(result.episodic_return, result.length, aes.shift)
     best = distribution.ring_elites(state.ring_fitness, state.told + 1, max(1, round(exact(aes.elite_fraction) * size)))
     if not (moves and best.size):
         return 0.0

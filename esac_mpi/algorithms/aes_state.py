@@ -65,10 +65,11 @@ class State:
     row: np.ndarray = field(metadata=BEGUN)  # float64 [arrivals, COLUMNS] of the generation so far
     turns: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [arrivals] of the critic, see told_order
     ring: np.ndarray = field(metadata=BEGUN)  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
-    ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] their returns
+    ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] theirs
     damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
     due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
+    length_of_mean: float = 0.0  # of its episodes [steps]
     mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
     mean_known: int = field(default=0, metadata={"part": ANEW, "task": True})  # 1 = that is the mean as it stands
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
@@ -149,7 +150,7 @@ def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
     aes, config, (o, *_, a) = params.config.aes_rl, params.config, params.layout.sizes
     assert params.operators is not None
-    mean, size, d = params.layout.initial(config.seed, THETA_ES), params.operators.critic_size, params.layout.d
+    mean, size, d = params.initial(THETA_ES), params.operators.critic_size, params.layout.d
     whole = max(added(config, params.horizon), aes.batch_size)
     kept = min(min(aes.replay_capacity, whole) + reserve(config, params.horizon), whole + aes.workers * params.horizon)
     workers, ring = aes.workers, aes.ring_size * (aes.mean_rule == "rank_oldest")

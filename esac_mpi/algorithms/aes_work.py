@@ -42,9 +42,14 @@ class Result(NamedTuple):
     rows: np.ndarray  # float32 [count, width]
     theta: np.ndarray  # float32 [d] as it played
     mean_returns: np.ndarray  # float64 [episodes] of the mean
-    mean_length: int
+    mean_lengths: np.ndarray  # int64 [episodes] theirs
     unstable: int  # episodes
     updating: float  # part of its time that its updates took [s]
+
+    @property
+    def mean_steps(self) -> int:
+        """Steps of the mean's episodes."""
+        return int(self.mean_lengths.sum())
 
 
 TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "updates"  # recorded of a task
@@ -53,7 +58,10 @@ TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "
 def times(task: Task, told: float) -> tuple[float, ...]:
     """Return TIMES of a task that was told at a time of rank 0's [s]; of a turn of the critic all is updating."""
     order, result = task.order, task.result
-    steps, updating = (0, task.busy) if order.theta is None else (result.length + result.mean_length, result.updating)
+    if order.theta is None:
+        steps, updating = 0, task.busy
+    else:
+        steps, updating = result.length + result.mean_steps, result.updating
     return task.worker, task.rank, task.began, task.ended, told, task.busy, updating, steps, order.updates
 
 
@@ -128,5 +136,7 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
         actor = actor if number else actor.set(order.mean)
     own, *others = played
     returns = np.array([episode.episodic_return for episode in others])
-    steps, unstable = sum(e.episodic_length for e in others), sum(np.isnan(e.episodic_return) for e in played)
-    return spent, Result(own.episodic_return, own.episodic_length, rows, theta, returns, steps, int(unstable), sum(updating))
+    lengths = np.array([episode.episodic_length for episode in others], np.int64)
+    unstable = sum(np.isnan(e.episodic_return) for e in played)
+    result = own.episodic_return, own.episodic_length, rows, theta, returns, lengths
+    return spent, Result(*result, int(unstable), sum(updating))

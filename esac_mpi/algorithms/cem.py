@@ -48,6 +48,7 @@ class Distribution(Protocol):
     damp: float  # epsilon of Eq. (2), as the last generation had it
     individuals: np.ndarray  # float32 [m, d] of the last generation, those that nothing trained; m = 0 without importance mixing
     individual_returns: np.ndarray  # float64 [m] theirs
+    individual_lengths: np.ndarray  # int64 [m] steps of all episodes of each
     kept: np.ndarray  # int64 [c] which of them stay in the next generation, the first that nothing trains there
     candidates: np.ndarray  # int64 [m - c] which candidates come after them
     generation: int
@@ -65,6 +66,9 @@ class State:
         metadata={"shared": True, "part": ANEW}
     )
     individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
+    individual_lengths: np.ndarray = field(  # int64 [m] [steps]
+        metadata={"part": ANEW, "later": True}
+    )
     kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
     candidates: np.ndarray = field(metadata={"part": ANEW})  # int64 [m - c] slots of those that are drawn
     generation: int = 0
@@ -80,14 +84,19 @@ class State:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
-    mean, cem = params.layout.initial(params.config.seed, THETA_ES), params.config.cem
+    mean, cem = params.initial(THETA_ES), params.config.cem
     return State(world.share(mean), world.share(np.full_like(mean, cem.variance_init)), cem.damp, **unmixed(params, cem, world))
 
 
 def unmixed(params: Params, cem: CEM, world: Memory) -> dict[str, Any]:
     """Return what a state has of importance mixing at the start: nobody stays."""
     m = cem.importance_mixing * (cem.population_size - individuals(cem)[1])
-    about = {"individual_returns": np.zeros(m), "kept": np.zeros(0, np.int64), "candidates": np.arange(m)}
+    about = {
+        "individual_returns": np.zeros(m),
+        "individual_lengths": np.zeros(m, np.int64),
+        "kept": np.zeros(0, np.int64),
+        "candidates": np.arange(m),
+    }
     return {"individuals": world.shared((m, params.layout.d)), **about}
 
 
@@ -105,9 +114,8 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
         return play_drawn(params, cem, state, env, actor, k, i), np.zeros(0)
 
     found = experience.gather(world, shape, 0, 0, 0, playing, plays(cem, state))
-    refuse_none_finite(found.returns, k)
     evaluated = world.clock()
-    row = tell(params, cem, state, world, k, found.returns, {})
+    row = tell(params, cem, state, world, k, (found.returns, found.lengths), {})
     count(state, found)
     seconds = {"seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
     return {"fitness": found.returns, "length": found.lengths, **row}, {**found.timing, **seconds}
@@ -150,8 +158,9 @@ def candidate(cem: CEM, number: int) -> int:
 def play_drawn(params: Params, cem: CEM, state: Distribution, env: Env, actor: Policy, k: int, number: int) -> Played:
     """Play the episodes of an individual of generation k as it was drawn; who stays has its return, and plays none."""
     if stays(cem, state, number):
-        fitness = state.individual_returns[state.kept[number - individuals(cem)[1]]]
-        return Played(np.zeros((0, width(env.observation_size, env.action_size)), np.float32), float(fitness), 0, 0)
+        had = float(state.individual_returns[state.kept[number - individuals(cem)[1]]])
+        none = np.zeros((0, width(env.observation_size, env.action_size)), np.float32)
+        return Played(none, had, 0, 0)
     individual(params, cem, state, k, number, actor.theta)
     return play(params, cem, env, actor.refresh(), k, number)
 
@@ -167,18 +176,25 @@ def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int)
 
 
 def refuse_none_finite(fitness: np.ndarray, k: int) -> None:
-    """Raise NoFiniteReturn if no individual of generation k has a finite return."""
+    """Raise NoFiniteReturn if the fitness of no individual of generation k is finite."""
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init")
 
 
 def tell(
-    params: Params, cem: CEM, state: Distribution, world: World, k: int, fitness: np.ndarray, trained: dict[int, np.ndarray]
-) -> Row:
+    params: Params, cem: CEM, state: Distribution, world: World, k: int,
+    gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.ndarray],
+) -> Row:  # fmt: skip
     """Move the distribution to the elites of generation k, Eqs. (1) and (2); return a row's columns about it.
 
+    gave: returns and lengths of the individuals, each [n]; who stays has played nothing here.
     trained: individuals that are no longer what was drawn, by number, float32 [d].
     """
+    (returns, lengths), first = gave, individuals(cem)[1]
+    lengths = lengths.copy()
+    lengths[first : first + len(state.kept)] = state.individual_lengths[state.kept]
+    fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
+    refuse_none_finite(fitness, k)
     elites = evolution.select_winners(fitness, individuals(cem)[0])
     weights, parts = rank_weights(elites.size, cem.elite_weights), [part for _, part in noise.blocks(params.layout.d)]
     damp, mixed = damped(state.damp, cem.damp_tau, cem.damp_limit), len(state.individuals)
@@ -192,7 +208,7 @@ def tell(
 
         last = np.zeros((mixed, old.mean.size), np.float32)
         for i in range(mixed):
-            last[i] = drawn(params, cem, state, k, len(fitness) - mixed + i, block, part)
+            last[i] = drawn(params, cem, state, k, fitness.size - mixed + i, block, part)
         new = told(old, map(told_of, elites.tolist()), weights, damp, cem.cov_extra_div)
         epsilon = (params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed))
         ratios = [log_ratio(one, new, old) for one in (*last, *(sampled(new, one) for one in epsilon))]
@@ -207,7 +223,9 @@ def tell(
         raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
     row = {"kept": len(state.kept)} if mixed else {}
     if mixed:
-        stay(params, state, world, k, fitness[-mixed:], np.reshape(ratios, (2, mixed)))
+        state.individual_returns = returns[-mixed:].copy()
+        state.individual_lengths = lengths[-mixed:]
+        stay(params, state, world, k, np.reshape(ratios, (2, mixed)))
     state.damp = damp
     state.generation = k
     return {
@@ -220,15 +238,15 @@ def tell(
     }
 
 
-def stay(params: Params, state: Distribution, world: World, k: int, fitness: np.ndarray, ratios: np.ndarray) -> None:
+def stay(params: Params, state: Distribution, world: World, k: int, ratios: np.ndarray) -> None:
     """Say who stays of generation k, and who joins them: one rank's decision, as logarithms differ between CPUs.
 
-    fitness: [m], of those that nothing trained; ratios: `log_ratio` of them and of as many candidates, [2, m].
+    ratios: `log_ratio` of those that nothing trained and of as many candidates, [2, m].
     """
     random = noise.generator(params.config.seed, Purpose.SELECTION, k + 1)
-    chosen = renewed(mix(len(fitness), ratios[0], ratios[1], random), random) if world.leads else None
+    chosen = renewed(mix(ratios.shape[1], ratios[0], ratios[1], random), random) if world.leads else None
     agreed: Mixing = world.from_root(chosen)
-    state.individual_returns, state.kept, state.candidates = fitness.copy(), *agreed
+    state.kept, state.candidates = agreed
 
 
 def count(state: Distribution, found: Experience) -> None:

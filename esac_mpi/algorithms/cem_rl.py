@@ -80,6 +80,9 @@ class State:
         metadata={"shared": True, "part": ANEW}
     )
     individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
+    individual_lengths: np.ndarray = field(  # int64 [m] [steps]
+        metadata={"part": ANEW, "later": True}
+    )
     kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
     candidates: np.ndarray = field(metadata={"part": ANEW})  # int64 [m - c] slots of those that are drawn
     replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
@@ -100,7 +103,7 @@ class State:
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation; make room for the replay on each node, as much as the budget can fill."""
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    mean = params.layout.initial(params.config.seed, THETA_ES)
+    mean = params.initial(THETA_ES)
     rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
     for shape in boards(params):
         world.reserve(*shape[:2])
@@ -164,15 +167,15 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     clock.append(world.clock())
     if learns and cem.critic == "parallel":
         phase, _, spent = learning.finish(world)
-    fitness = np.concatenate([learned.returns, drawn.returns])
-    pure.refuse_none_finite(fitness, k)
+    returns = np.concatenate([learned.returns, drawn.returns])
+    lengths = np.concatenate([learned.lengths, drawn.lengths])
     clock.append(world.clock())
 
-    row = pure.tell(params, cem, state, world, k, fitness, vectors)
+    row = pure.tell(params, cem, state, world, k, (returns, lengths), vectors)
     if learns:
         learning.count(phase, state.counters, learner)
         state.counters.member_updates += trains * individuals(cem)[1] * updates_of_one(params, state)
-    state.last_steps = int(learned.lengths.sum() + drawn.lengths.sum())
+    state.last_steps = int(lengths.sum())
     for found in (learned, drawn):
         remember(state, found, world, learner)
         pure.count(state, found)
@@ -180,7 +183,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     evaluating, before, training, after, updating = np.diff(clock)  # a serial critic is waited for before, a parallel one after
     seconds = {"seconds_evaluate": evaluating + training, "seconds_learn": before + after, "seconds_update": updating}
     timing = {name: both(name, learned, drawn) for name in drawn.timing}
-    row |= {"fitness": fitness, "length": np.concatenate([learned.lengths, drawn.lengths]), "trained": int(trains)}
+    row |= {"fitness": returns, "length": lengths, "trained": int(trains)}
     return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
 
 

@@ -49,4 +49,4 @@ class State(td3.State):
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: SAC's initial mean, so that rivals start alike."""
-    return State(world.share(params.layout.initial(params.config.seed, THETA_SAC)), np.zeros((3, params.layout.sizes[0])))
+    return State(world.share(params.initial(THETA_SAC)), np.zeros((3, params.layout.sizes[0])))

@@ -129,7 +129,7 @@ def describe(state: State, played: Played, plan: Plan) -> Row:
     births = plan.births
     fate = selection.fate(plan.selection, state.injected) if state.injected != NOBODY else NOBODY
     return {
-        "fitness": played.fitness,
+        "fitness": played.returns,
         "length": played.length,
         "slot_kind": births.kind,
         "first_parent": births.first,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi import experience, memories, noise
+from esac_mpi import evolution, experience, memories, noise
 from esac_mpi.algorithms.erl_state import State, memory, remembers
 from esac_mpi.contracts import World
 from esac_mpi.envs import Env
@@ -21,7 +21,8 @@ from esac_mpi.transitions import columns, width
 class Played:
     """What the episodes of a generation gave."""
 
-    fitness: np.ndarray  # float64 [k] mean returns, nan where an episode was unstable
+    returns: np.ndarray  # float64 [k] means over the episodes, nan where one was unstable
+    fitness: np.ndarray  # float64 [k] what selection compares: these, less reward_shift a step
     length: np.ndarray  # int64 [k] steps of all of a member's episodes
     learner: Episode
     noise: np.ndarray  # float64 [a] where the process of the learner's noise has come to
@@ -64,11 +65,12 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
 
     found = experience.gather(world, shape, a, params.horizon, width(o, a), playing, np.ones(shape.rows))
     returns, lengths = (numbers[:last].reshape(-1, erl.fitness_episodes) for numbers in (found.returns, found.lengths))
-    fitness = returns.mean(axis=1)
+    means = returns.mean(axis=1)
+    fitness = evolution.shifted(means, lengths.mean(axis=1), erl.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(f"generation {k}: the return of no member is finite: look at the task")
     learner = Episode(float(found.returns[last]), int(found.lengths[last]))
-    return Played(fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
+    return Played(means, fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 
 
 def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarray, k: int) -> experience.Played:

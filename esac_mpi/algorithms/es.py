@@ -13,15 +13,18 @@ import numpy as np
 
 from esac_mpi import evolution, noise, population
 from esac_mpi.algorithms.declaration import Declaration, nobody, none
-from esac_mpi.config import Evolution, slots
+from esac_mpi.config import ES, Evolution, slots
 from esac_mpi.contracts import Memory, World
 from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
 from esac_mpi.params import THETA_ES, Params, Row
-from esac_mpi.parts import ADAM, OBSERVATIONS
+from esac_mpi.parts import ADAM, OBSERVATIONS, TUNING
 from esac_mpi.policy import Normaliser
-from esac_mpi.population import evaluate_population
+from esac_mpi.population import Population, Trials, evaluate_population
 from esac_mpi.rollout import Board, ThetaNotFinite
+
+CENTRE_EVERY = 5  # when theta_es itself is played, for the one-fifth rule [generations]
+CENTRE_EPISODES = 5  # of it then [episodes]
 
 DECLARES = Declaration(
     learning=None,
@@ -51,6 +54,7 @@ class State:
     partial_sums: np.ndarray = field(  # float32 [chunks of slots, 1, d], of line 11; none where there is one chunk
         metadata={"shared": True, "scratch": True}
     )
+    sigma: float = field(metadata={"later": True, "part": TUNING})  # of the next generation
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
     adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
     generation: int = 0
@@ -70,11 +74,16 @@ class State:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
-    theta = params.layout.initial(params.config.seed, THETA_ES)
+    theta = params.initial(THETA_ES)
     zeros = np.zeros_like(theta)
     sums = np.zeros((3, params.layout.sizes[0]))
-    partial_sums = population.partial_sums(params, params.config.es, world, 1)
-    return State(world.share(theta), world.share(zeros), world.share(zeros), sums, partial_sums)
+    es = params.config.es
+    if centre_episodes(es, CENTRE_EVERY):
+        with_centre = population.board(params, es, CENTRE_EPISODES)
+        world.reserve(with_centre.rows, with_centre.columns)
+    partial_sums = population.partial_sums(params, es, world, 1)
+    vectors = world.share(theta), world.share(zeros), world.share(zeros)
+    return State(*vectors, sums, partial_sums, es.sigma)
 
 
 def board(params: Params) -> Board:
@@ -85,10 +94,23 @@ def board(params: Params) -> Board:
 def generation(params: Params, state: State, world: World, env: Env, learner: None = None) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     es, k, start = params.config.es, state.generation + 1, world.clock()
-    cap, sigmas = population.length_cap(es, state.mean_length), np.full(slots(es), es.sigma)
+    cap, sigmas = population.length_cap(es, state.mean_length), np.full(slots(es), state.sigma)
+    centre = Trials((state.theta_es,), centre_episodes(es, k))
     found = evaluate_population(
-        params, es, k, sigmas, lambda slot: state.theta_es, world, env, cap, state.normaliser
+        params,
+        es,
+        k,
+        sigmas,
+        lambda slot: state.theta_es,
+        world,
+        env,
+        cap,
+        state.normaliser,
+        trials=centre,
     )  # lines 5-8
+    sigma = state.sigma
+    if centre.count:
+        sigma = world.from_root(adapted(state.sigma, es.sigma, found) if world.leads else None)
     shaped = evolution.shaped(es.fitness_shaping, found.fitness, found.sign_return)  # line 9
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
     evaluated = world.clock()
@@ -103,7 +125,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
         part = slices[block]
         theta = state.theta_es[part].copy()
         gradient = over_slots(block, part)[0]
-        gradient /= np.float32(es.population_size * es.sigma)
+        gradient /= np.float32(es.population_size * state.sigma)
         change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k - state.adam_from)
         new = state.theta_es[part] = theta + change
         return np.array([evolution.checksum(new), *(evolution.squares(x) for x in (theta, change, new))])
@@ -119,15 +141,35 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     state.mean_length = population.mean_length(es, state.mean_length, found)
     population.count(state.counters, found, params.horizon)
     row = {
-        "fitness": found.fitness,
+        "fitness": found.returns,
         "length": found.length,
         "length_cap": found.cap,
-        "sigma": es.sigma,
+        "sigma": state.sigma,
         "theta_norm": np.sqrt(theta_squares),
         "update_norm": np.sqrt(change_squares),
     }
-    seconds = {"seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
+    updated = world.clock()
+    seconds: Row = {"seconds_evaluate": evaluated - start, "seconds_update": updated - evaluated}
+    state.sigma = sigma
+    if es.sigma_rule == "one_fifth":
+        none = np.full(CENTRE_EPISODES, np.nan)
+        row["trial_theta_es"] = found.trials[0] if centre.count else none
+        seconds["trial_seconds"] = found.trial_seconds if centre.count else none
     return row, {**found.timing, **seconds}
+
+
+def centre_episodes(es: ES, k: int) -> int:
+    """Return how many episodes of theta_es itself are played beside generation k's population."""
+    return CENTRE_EPISODES if es.sigma_rule == "one_fifth" and k % CENTRE_EVERY == 0 else 0
+
+
+def adapted(sigma: float, first: float, found: Population) -> float:
+    """Adapt sigma by the one-fifth rule, where theta_es's episodes are finite; first: sigma(1)."""
+    centre = found.trials[0]
+    if not np.isfinite(centre).all():
+        return sigma
+    share = evolution.success_share(found.returns, centre)
+    return evolution.within_span(evolution.one_fifth(sigma, share), first)
 
 
 def step(es: Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:

@@ -20,9 +20,9 @@ By default, and not where `esac.reading` is "mended", "paper" or "repo":
 - theta_es becomes theta_sac in place of line 11 once that has won three tests in a row (`adoption = "tested"`).
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
-Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`, `amt_clip = 0`, `sac_copies = 0`,
-`sac_phases`, `p_sac_annealed`, `winner_selection`, `sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or
-`adoption`.
+Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`,
+`amt_clip = 0` or another `sigma_rule`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
+`sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or `adoption`.
 """
 
 from dataclasses import dataclass
@@ -83,8 +83,8 @@ class Plan:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation. Algorithm 1, lines 1-3."""
-    theta_es = params.layout.initial(params.config.seed, THETA_ES)
-    theta_sac = params.layout.initial(params.config.seed, THETA_SAC)
+    theta_es = params.initial(THETA_ES)
+    theta_sac = params.initial(THETA_SAC)
     zeros, unseen = np.zeros_like(theta_es), np.zeros((3, params.layout.sizes[0]))
     esac, d = params.config.esac, params.layout.d
     if esac.adoption == "tested":
@@ -133,7 +133,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     phase, spent = None, learning.spent(None)
     if ends:
         phase, _, spent = learning.finish(world)
-    known = esac_phase.learner_return(state, phase)
+    known = esac_phase.learner_fitness(esac, state, phase)
     again = esac_phase.choose(params, state, k, found, known, world) if plan.learns else None
     if again and not beside:  # lines 12-23
         esac_phase.begin(params, state, k, world, env, learner, again)
@@ -147,7 +147,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
         learning.enter(phase, world, state.counters, state.theta_sac, learner)
-        state.learner_return = esac_phase.learner_return(state, phase)
+        state.learner_return = esac_phase.learner_fitness(esac, state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
         own = learning.seen(world, learner) if phase is not None else 0.0
@@ -189,20 +189,68 @@ def decide(params: Params, state: State, k: int, found: Population, may_learn: b
     """
     esac, fitness = params.config.esac, found.fitness
     learns = may_learn and esac_phase.gate_opens(params.config, k)  # line 12
-    tunes = learns if esac.amt_trigger == "phase" else k % esac.amt_interval == 0
-    returns = fitness if esac.amt_input == "raw" else evolution.centered_ranks(fitness)
-    clipped, raw = 0.0, 0.0
-    if tunes:  # Eqs. (4)-(6)
-        clipped, raw = evolution.amt_step(returns, esac.population_size, state.sigma, esac.lr_es, esac.amt_clip)
+    if esac.sigma_rule == "grow":
+        step, raw = grown(params, state, k, found, learns)
+    else:
+        step, raw = adapted(esac, state, found)
     winners = select(params, k, fitness)  # line 10
     p_sac, (won, adopted) = esac_phase.probability(esac, k), judge(esac, state, found)
-    return Plan(winners, p_sac, learns, state.sigma + clipped, clipped, raw, won, adopted)
+    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopted)
+
+
+def grown(params: Params, state: State, k: int, found: Population, learns: bool) -> tuple[float, float]:
+    """Return AMT's step of sigma after generation k, clipped and unclipped. Eqs. (4)-(6)."""
+    esac = params.config.esac
+    share = amt_share(params, state, k, found, learns)
+    if not share:
+        return 0.0, 0.0
+    raw_input = esac.amt_input == "raw"
+    compared = found.fitness if raw_input else evolution.centered_ranks(found.fitness)
+    n, sigma = esac.population_size, state.sigma
+    clipped, raw = evolution.amt_step(compared, n, sigma, esac.lr_es, esac.amt_clip)
+    return share * clipped, share * raw
+
+
+def amt_share(params: Params, state: State, k: int, found: Population, learns: bool) -> float:
+    """Return what part of an AMT step generation k makes; learns: whether a phase begins in it."""
+    esac = params.config.esac
+    if esac.amt_trigger == "phase":
+        return float(learns)
+    if esac.amt_trigger == "interval":
+        return float(k % esac.amt_interval == 0)
+    before, after = float(k - 1), float(k)
+    if esac.amt_trigger == "step":
+        steps, one = state.counters.env_steps_population, evolution.POPULATION * params.horizon
+        before, after = steps / one, (steps + int(found.length.sum()) + found.trial_steps) / one
+    return evolution.phases_by(after) - evolution.phases_by(before)
+
+
+def adapted(esac: configuration.ESAC, state: State, found: Population) -> tuple[float, float]:
+    """Return the step of a sigma that may also shrink, and AMT's upward step before its clip.
+
+    Both are 0 in a generation without a test of theta_es, or where a return of it is not finite.
+    """
+    if not (found.trials.size and np.isfinite(found.trials[0]).all()):
+        return 0.0, 0.0
+    centre = found.trials[0]
+    sigma, raw = state.sigma, 0.0
+    amt = esac.population_size, sigma, esac.lr_es, esac.amt_clip
+    parent = np.repeat(state.parents, found.returns.size // state.parents.size)
+    members = found.returns[parent == CENTRE]
+    if esac.sigma_rule == "one_fifth":
+        new = evolution.one_fifth(sigma, evolution.success_share(members, centre))
+    elif evolution.falls_behind(members, centre):
+        new = sigma - evolution.amt_step_down(members, centre, *amt)
+    else:
+        step, raw = evolution.amt_step(found.returns, *amt)
+        new = sigma + step
+    return evolution.within_span(new, esac.sigma) - sigma, raw
 
 
 def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[int, bool]:
     """Return how many trials in a row theta_sac has won, and whether theta_es becomes theta_sac in place of the ES step."""
     if esac.adoption == "means":
-        return 0, outscored(state.parents, found.fitness)
+        return 0, outscored(state.parents, found.returns)
     if not found.trials.size:
         return state.trials_won, False
     won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
@@ -210,7 +258,7 @@ def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[in
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
-    """Return the members that win, best first, int64 [w] or, where fewer returns are finite, fewer. Algorithm 1, line 10."""
+    """Return the members that win, best first, int64 [w] or, where fewer are finite, fewer. Algorithm 1, line 10."""
     count = configuration.winners(params.config.esac)
     if params.config.esac.winner_selection != "uniform":
         return evolution.select_winners(fitness, count)
@@ -219,13 +267,13 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
     return drawn[evolution.select_winners(fitness[drawn], count)]
 
 
-def outscored(parents: np.ndarray, fitness: np.ndarray) -> bool:
+def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
     """Return whether the mean return of SAC copies exceeds that of members around theta_es, from parents [slots], returns [n]."""
-    parent = np.repeat(parents, fitness.size // parents.size)
+    parent = np.repeat(parents, returns.size // parents.size)
     means = []
     for kind in (SAC_COPY, CENTRE):
-        returns = fitness[(parent == kind) & np.isfinite(fitness)]
-        means.append(returns.mean() if returns.size else -np.inf)
+        own = returns[(parent == kind) & np.isfinite(returns)]
+        means.append(own.mean() if own.size else -np.inf)
     return bool(means[0] > means[1])
 
 
@@ -253,7 +301,7 @@ def describe(params: Params, state: State, found: Population, plan: Plan, moved:
     parent = state.parents[slot_of]
     won, missing = parent[plan.winners], configuration.winners(params.config.esac) - plan.winners.size
     return {
-        "fitness": found.fitness,
+        "fitness": found.returns,
         "length": found.length,
         "length_cap": found.cap,
         "parent": parent,

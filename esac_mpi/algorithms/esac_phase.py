@@ -104,17 +104,17 @@ def probability(esac: configuration.ESAC, k: int) -> float:
     return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
 
 
-def learner_return(state: State, ended: Phase | None) -> float:
-    """Tell the learner's own return once the phase that ended enters, if one did: an old one where it had no whole episode."""
+def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None) -> float:
+    """Tell the learner's fitness once a phase that ended enters; the old one without a whole episode."""
     if ended is None or not math.isfinite(ended.episodic_return):
         return state.learner_return
-    return ended.episodic_return
+    return evolution.shifted(ended.episodic_return, ended.episodic_length, esac.shift)
 
 
 def choose(params: Params, state: State, k: int, found: Population, known: float, world: World) -> Again:
     """Choose what a phase of generation k plays again; only members with a finite return.
 
-    known: the learner's own return, which `better` compares with; -inf = none yet, as of a learner that has not learned.
+    known: the learner's own fitness, which `better` compares with; -inf = none yet.
     """
     esac, fitness = params.config.esac, found.fitness
     if esac.replayed != "sample":
@@ -124,7 +124,8 @@ def choose(params: Params, state: State, k: int, found: Population, known: float
     else:
         drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][: replays(esac)]
-    return Again(members, fitness[members], found.cap, state.observation_sums, [world.host(int(i)) for i in members])
+    hosts = [world.host(int(i)) for i in members]
+    return Again(members, found.returns[members], found.cap, state.observation_sums, hosts)
 
 
 def note(params: Params, state: State, k: int, sigmas: np.ndarray, again: Again, world: World) -> None:

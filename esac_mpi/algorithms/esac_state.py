@@ -7,11 +7,11 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.counters import Best, Counters
-from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, Part
+from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, TUNING, Part
 from esac_mpi.policy import Normaliser
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
-POPULATION, TUNING = Part("the population's children", ("sac_copies",)), Part("the tuned sigma", ("sigma",))
+POPULATION = Part("the population's children", ("sac_copies",))
 
 
 @dataclass
@@ -58,7 +58,7 @@ class State:
     )
     replayed_cap: int = field(default=0, metadata={"part": ANEW})  # at which their episodes were truncated; 0 = none [steps]
     next_trial: int = field(default=1, metadata={"part": ANEW})  # SAC phases in all before theta_sac is tried again
-    learner_return: float = field(  # mean of the learner's own whole episodes in the last phase that had one
+    learner_return: float = field(  # fitness: of its own whole episodes, the last phase's with one
         default=-math.inf, metadata={"part": ANEW}
     )
     trials_won: int = field(default=0, metadata={"part": ANEW})  # in a row by theta_sac, since it was adopted last

@@ -48,20 +48,22 @@ def update(
     new_population gives its slot theta_es.
     """
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
-    taken = [taken_rows(params, k, child) for child in range(min(len(winners), len(state.children)))]
+    rows = params.layout.rows()
+    born = min(len(winners), len(state.children))
 
     won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
     for place, (slot, sign) in enumerate(population.member(esac, int(i)) for i in winners):
         won.setdefault(slot, []).append((place, sign))
     terms, chunked = Terms(sigmas, gradient, won, len(winners)), len(state.partial_sums) > 0
     room = 0 if chunked else max(part.stop - part.start for part in slices)
-    own = np.empty((len(taken), room), np.float32)
+    own = np.empty((born, room), np.float32)
+    taken = [] if chunked else [taken_rows(params, k, child) for child in range(born)]
 
     def rebuilt(part: slice) -> np.ndarray:  # winners that have a child, [children, block size]
         return state.rebuilt[:, part] if chunked else own[:, : part.stop - part.start]
 
     def add(block: int, part: slice, slots: range) -> np.ndarray:
-        return over_slots(params, state, k, (block, part, slots), terms, rebuilt(part)[: len(taken)])
+        return over_slots(params, state, k, (block, part, slots), terms, rebuilt(part)[:born])
 
     resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == ("tested", "reset", "adam")
 
@@ -76,16 +78,26 @@ def update(
         new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
         if esac.winner_pull and winners.size and not adopted:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
-        for child, rows in enumerate(taken):  # line 26
-            exchanged = exchanged_parameters(params, k, child, block, part, rows)
+        for child, choice in enumerate(taken):  # line 26
+            exchanged = exchanged_parameters(params, k, child, block, part, choice, rows)
             state.children[child, part] = evolution.crossover(rebuilt(part)[child], new, exchanged)
-        state.children[len(taken) :, part] = 0
+        state.children[born:, part] = 0
         state.theta_es[part] = new
         return movement(theta, step, new, state.theta_sac[part])
+
+    def cross(child: int) -> np.ndarray:  # line 26, where the children are too many for every rank to choose for each
+        choice = taken_rows(params, k, child)
+        for block, part in noise.blocks(params.layout.d) if child < born else ():
+            exchanged = exchanged_parameters(params, k, child, block, part, choice, rows)
+            winner = state.rebuilt[child, part]
+            state.children[child, part] = evolution.crossover(winner, state.theta_es[part], exchanged)
+        return np.zeros(1)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         sums_of = population.sum_chunks(state.partial_sums, sigmas.size, add, world)
         sums = world.over_blocks(work, len(slices), 7, checksum=True)
+        if chunked:
+            world.over_blocks(cross, len(state.children), 1)
     strategy.check_finite(k, sums[-1])
     if resets:
         state.adam_from = k
@@ -174,12 +186,17 @@ def taken_rows(params: Params, k: int, child: int) -> np.ndarray:
     return evolution.exchanged_rows(random, (tensor.shape for tensor in params.layout.tensors))
 
 
-def exchanged_parameters(params: Params, k: int, child: int, block: int, part: slice, rows: np.ndarray) -> np.ndarray:
-    """Return which parameters of a block the child takes from its winner, bool [block size]: whole `rows`, or each by chance."""
+def exchanged_parameters(
+    params: Params, k: int, child: int, block: int, part: slice, choice: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """Return which parameters of a block the child takes from its winner, bool [block size].
+
+    choice: which rows, bool [rows]; or each parameter by chance. rows: their boundaries, [rows + 1].
+    """
     if params.config.esac.crossover == "element":
         random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child, 1 + block)
         return random.random(part.stop - part.start) < 0.5
-    return expanded(rows, params.layout.rows(), part)
+    return expanded(choice, rows, part)
 
 
 def expanded(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Learners as competitors: turns of updates from random transitions of HalfCheetah's sizes, ours and stable-baselines3's."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -73,7 +74,7 @@ def ours(
         "learner.threads": threads, "learner.device": device, **changes,
     }  # fmt: skip
     config = updated(Config(), fields)
-    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm)
+    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain)
     learner = learners.make(name, config, layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
@@ -91,15 +92,32 @@ def ours(
 
 def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
     """Return a turn of stable-baselines3's train; its DDPG has no weight decay, where ours has."""
-    import gymnasium
     import stable_baselines3
+
+    return trained(getattr(stable_baselines3, name.upper()), name, hidden, batch, device, threads, seconds)
+
+
+def sbx(hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
+    """Return a turn of SBX's SAC, in JAX on one thread: all updates of a call are one compiled program."""
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # before JAX is imported
+    import sbx
+
+    return trained(sbx.SAC, "sac", hidden, batch, device, threads, seconds, at_once=50)
+
+
+def trained(
+    kind: Any, name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float,
+    at_once: int | None = None,
+) -> Callable[[], Timed]:  # fmt: skip
+    """Return a turn of `train` of a learner by stable-baselines3's interface. at_once: updates of a call."""
+    import gymnasium
     from stable_baselines3.common.logger import configure
 
     class Spaces(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
         action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
 
-    model = getattr(stable_baselines3, name.upper())(
+    model = kind(
         "MlpPolicy", Spaces(), batch_size=batch, buffer_size=STORED, device=device, policy_kwargs={"net_arch": list(hidden)},
         **({"ent_coef": 0.2} if name == "sac" else {}),
     )  # fmt: skip
@@ -110,7 +128,7 @@ def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: in
         model.replay_buffer.add(*moved, np.array([reward]), np.zeros(1), [{}])
 
     def update(count: int) -> int:
-        model.train(count, batch)
-        return count
+        model.train(at_once or count, batch)
+        return at_once or count
 
     return chunks(update, threads, seconds, device)

@@ -24,7 +24,9 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # what is checked: the learner
     "SAC": ("sac", {}),
     "SAC, value network, temperature": ("sac", {"sac.value_network": True, "sac.automatic_temperature": True}),
     "SAC, bf16, layer norm": ("sac", {"learner.precision": "bf16", "policy.layer_norm": True}),
+    "SAC, layer norm in the critics": ("sac", {"sac.critic_layer_norm": True}),
     "TD3": ("td3", {"algorithm": "td3"}),
+    "TD3, linear path": ("td3", {"algorithm": "td3", "policy.linear": True}),
     "DDPG": ("ddpg", {"algorithm": "ddpg"}),
     "ERL": ("erl", {"algorithm": "erl"}),
     "CEM-RL": ("cem", {"algorithm": "cem_rl"}),
@@ -105,7 +107,7 @@ def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...] = (256,
     name, changes = KINDS[kind]
     own = {f"{name}.{field}": value for field, value in fields.items()}
     config = updated(Config(), {**changes, **own, "policy.hidden": hidden, "learner.device": device})
-    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm)
+    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain)
     room = np.zeros((STORED, width(OBSERVATION, ACTION)), np.float32)
     learner = learners.make(name, config, layout, layout.initial(0, 0), rows=room)
     if not captured:

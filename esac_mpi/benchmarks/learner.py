@@ -1,4 +1,4 @@
-"""SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop; sampling included.
+"""SAC updates/s: ours by torch and compiled, stable-baselines3's SAC, SBX's, a CleanRL-style eager loop; sampling included.
 
 On a GPU also ours without graphs, without determinism, and in other precisions, and the loop compiled and captured as LeanRL's.
 Never run on one so far.
@@ -8,11 +8,12 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from esac_mpi.benchmarks.competitors import ours, sb3
+from esac_mpi import learners
+from esac_mpi.benchmarks.competitors import ours, sb3, sbx
 from esac_mpi.benchmarks.eager import Captured, eager_sac
 from esac_mpi.benchmarks.measurement import Measurement, Timed, against, failed, installed, lazily, say, turns
 
-NETS = [((32, 32), 128), ((256, 256), 256), ((512, 512), 256)]  # hidden layers, batch
+NETS = [((32, 32), 128), ((64, 64), 64), ((64, 64), 256), ((256, 256), 256), ((512, 512), 256)]  # hidden layers, batch
 ON_GPU = [((256, 256), 256), ((512, 512), 256), ((32, 32), 128), ((512, 512), 1024)]  # the same there, what counts most first
 Turns = dict[str, Callable[[], Timed]]
 
@@ -44,9 +45,10 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
             case = f"{device} threads={threads} {len(hidden)}x{hidden[0]} batch={batch}"
             yield from against("learner", case, rates, "updates/s")
             for name in list(competitors)[1:]:
-                if name.startswith("ours") and {name, "stable-baselines3"} <= rates.keys():
-                    ratio = rates[name] / rates["stable-baselines3"]
-                    yield Measurement.of("learner", case, f"{name} / stable-baselines3", "ratio", ratio)
+                for peer in ("stable-baselines3", "SBX"):
+                    if name.startswith("ours") and {name, peer} <= rates.keys():
+                        ratio = rates[name] / rates[peer]
+                        yield Measurement.of("learner", case, f"{name} / {peer}", "ratio", ratio)
     if not whole:
         raise SystemExit(1)
 
@@ -55,10 +57,14 @@ def on_cpu(hidden: tuple[int, ...], batch: int, device: str, threads: int, secon
     """Return the turns of ours, in bf16 too where asked, and of its peers."""
     size = hidden, batch, device, threads, seconds
     found: Turns = {"ours": lazily(partial(ours, "sac", *size, {}))}
+    if threads == 1 and learners.load("cpu").KIND:
+        found["ours compiled"] = lazily(partial(ours, "sac", *size, {"learner.kernels": "compiled"}))
     if bf16:
         found["ours bf16"] = lazily(partial(ours, "sac", *size, {"learner.precision": "bf16"}))
     if installed("stable_baselines3"):
         found["stable-baselines3"] = lazily(partial(sb3, "sac", *size))
+    if threads == 1 and installed("sbx"):
+        found["SBX"] = lazily(partial(sbx, *size))
     return {**found, "CleanRL-style": lazily(partial(eager_sac, *size))}
 
 

@@ -23,6 +23,8 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     tasks = ("HalfCheetah-v5", "Walker2d-v5", "Humanoid-v5", "Swimmer-v5")
     cases = [(task, width) for task in tasks for width in (512, 256, 64)]
     cases += [(f"dm_control/{task}-v0", 512) for task in ("cheetah-run", "walker-walk", "humanoid-run")]
+    cases += [(f"dm_control/{task}-v0", 64) for task in ("cartpole-swingup", "cheetah-run")]
+    cases += [(task, 64) for task in ("InvertedDoublePendulum-v5", "Hopper-v5")]
     evotorch = installed("evotorch")
     if options.quick:
         cases = [("HalfCheetah-v5", 64), ("dm_control/cheetah-run-v0", 64)]

@@ -9,9 +9,24 @@ import math
 import os
 
 from esac_mpi import log, set_up
-from esac_mpi.check import cost, counter, directory, exchange, gpu, machine, memory, rank, report, run, settings, task
+from esac_mpi.check import (
+    cost,
+    counter,
+    directory,
+    exchange,
+    gpu,
+    machine,
+    memory,
+    rank,
+    report,
+    run,
+    settings,
+    speed,
+    task,
+)
 from esac_mpi.comm import World
 from esac_mpi.config import Config
+from esac_mpi.task import settled
 
 
 def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
@@ -22,6 +37,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     Returns the exit code: 0, or that of the first thing that is wrong: 2, or what the run would end with.
     """
     env, mine = rank.look(config, world)
+    config = config if env is None else settled(config, env)[0]
     config, resolved = settings.settled(config, env, world, fresh)
     ranks: list[rank.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
@@ -29,6 +45,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     lines, left = [], None
     if world.rank == 0:
         lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
+        lines += speed.look(config, env) if not any(line.fatal for line in lines) else []
         lines += [*task.playing(config, ranks), *resolved]
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
         lines += [*memory.root(config, env), *memory.replay(config, env)]

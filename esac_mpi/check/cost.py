@@ -123,7 +123,7 @@ def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = N
     """
     chosen = params.config
     found: list[tuple[float, int]] = []
-    declared, theta = ALGORITHMS[chosen.algorithm].DECLARES, params.layout.initial(chosen.seed, 0)
+    declared, theta = ALGORITHMS[chosen.algorithm].DECLARES, params.initial(0)
     policy, actor = make_policy(params, env, output=declared.output).set(theta), make_actor(params).set(theta)
     start = now = time.perf_counter()
     least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
@@ -140,7 +140,7 @@ def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
     own = params.config.own
     if not isinstance(own, config.Evolution | config.CEM):
         return 0.0, 0.0
-    policy, theta = make_policy(params, env), params.layout.initial(params.config.seed, 0)
+    policy, theta = make_policy(params, env), params.initial(0)
     total = np.zeros_like(theta)
 
     def add() -> None:

@@ -73,16 +73,20 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None:
         return Line("torch", f"not used by {config.algorithm}")
+    wanted, remedy = config.learner.device, ""
     start = time.perf_counter()
+    try:
+        learners.prepare(config, learning.learner(config))
+    except learners.NoDevice as error:
+        remedy = str(error)
     import torch
 
     seconds = time.perf_counter() - start
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    wanted, remedy = config.learner.device, ""
     try:
         learners.load("gpu").choose(config.learner)
     except learners.NoDevice as error:
-        remedy = str(error)
+        remedy = "; ".join(filter(None, (remedy, str(error))))
     threads = f"learner.threads = {config.learner.threads}"
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0, which sees {', '.join(gpus) or 'no GPU'}; {threads}"
     if learning.learner(config) in learners.EXTRAS:

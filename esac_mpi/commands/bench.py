@@ -6,7 +6,7 @@ rollout      closed-loop control steps/s of one rank over bare mj_step replaying
              torch module in a loop and EvoTorch's GymNE. Resets and bookkeeping count on our side and the peers', never on the
              replay's.                                                                                     about 4 minutes
 generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
-learner      SAC updates/s: ours, stable-baselines3's SAC, a CleanRL-style eager loop                      about 3 minutes
+learner      SAC updates/s: ours, stable-baselines3's and SBX's SAC, a CleanRL-style eager loop            about 5 minutes
              [--device cuda]: also without graphs, tf32, bf16, the loop compiled and captured (never run so far)
 rivals       TD3 and DDPG updates/s: ours, stable-baselines3's                                             about 1 minute
 pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 6 minutes

@@ -15,7 +15,8 @@ from esac_mpi.config.bounds import (
     PositiveInt,
 )
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")
@@ -24,7 +25,7 @@ BY_RETURN = ("full_move", *SIGNED)
 
 
 @dataclass(frozen=True)
-class AESRL(Table):
+class AESRL(Selecting):
     """algorithm = "aes_rl" (P: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based
     Policy Search; C: its public code)."""
 
@@ -126,6 +127,8 @@ class AESRL(Table):
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
     noise_clip: NonNegativeFloat = 0.5
     """Bound of that noise [of the action's bound]. C."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
     batch_size: PositiveInt = 256
     """Transitions per update. C."""
     replay_capacity: PositiveInt = 200_000

@@ -47,6 +47,20 @@ class NonNegative(Bound):
 
 
 @dataclass(frozen=True)
+class NonNegativeOr(NonNegative):
+    """That, or a word for a number that the task has."""
+
+    word: str
+
+    def problem(self, value: float | str) -> str:
+        """Return what is wrong with a value, empty if nothing."""
+        if value == self.word:
+            return ""
+        wrong = "must be a number" if isinstance(value, str) else super().problem(value)
+        return wrong and f"{wrong}, or {self.word}"
+
+
+@dataclass(frozen=True)
 class Int64(Bound):
     """What fits into a signed integer of 64 bits, as the arrays and files that hold it have them."""
 

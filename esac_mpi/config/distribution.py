@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 from esac_mpi.config.bounds import AutoInt, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, Reads, Whole
 
 
 @dataclass(frozen=True)
-class CEM(Table):
+class CEM(Selecting):
     """algorithm = "cem": the cross-entropy method, of CEM-RL without gradients (P: Pourchot and Sigaud 2019; C: its public
     code; A: Lee et al. 2020, AES-RL, whose Table 3 has it)."""
 
@@ -82,6 +83,8 @@ class CEMRL(CEM):
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
     noise_clip: NonNegativeFloat = 0.5
     """Bound of that noise [of the action's bound]. C."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
     batch_size: PositiveInt = 100
     """Transitions per update. C; A: 256."""
     replay_capacity: PositiveInt = 1_000_000

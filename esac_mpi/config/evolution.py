@@ -17,14 +17,17 @@ from esac_mpi.config.bounds import (
     PositiveInt,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 
+# of what AMT reads where it needs no phases
+WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation", "step"))
 # SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
 OF_PHASES = ("lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per_step", "interleaved")
 
 
 @dataclass(frozen=True)
-class Evolution(Table):
+class Evolution(Selecting):
     """What every evolution strategy here shares."""
 
     population_size: AutoInt = AUTO
@@ -54,8 +57,9 @@ class Evolution(Table):
     noise_rank: Annotated[PositiveInt, AtMost(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
     fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = "centered_ranks"
-    """F_i of the gradient: ranks of the returns in [-0.5, 0.5] (C; OpenAI-ES); (return - mean) / std (OpenAI's blog of ES); the
-    sum of the signs of an episode's rewards, or its ranks (OpenAI-ES, return_proc_mode). Winners are the best by return."""
+    """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) / std (OpenAI's blog of ES);
+    the sum of the signs of an episode's rewards, each less reward_shift, or its ranks (OpenAI-ES, return_proc_mode). Winners
+    are the best by fitness."""
     action_noise: NonNegativeFloat = 0.0
     """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
     an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
@@ -76,12 +80,32 @@ class Evolution(Table):
                 f"{self.fitness_shaping}, which compares members; 2 or more, or fitness_shaping = sign"
             )
 
+    def unlike_theta_es(self, table: str, rule: str) -> Iterator[str]:
+        """Yield a message for members whose episodes are not comparable with those of theta_es."""
+        for name in ("length_cap", "action_noise"):
+            if value := getattr(self, name):
+                yield (
+                    f"{table}.{name} = {value}: is for members alone, which {table}.sigma_rule = "
+                    f"{rule} compares with theta_es; {table}.{name} = 0"
+                )
+
 
 @dataclass(frozen=True)
 class ES(Evolution):
     """algorithm = "es": lines 5-11 of Algorithm 1 alone (OpenAI-ES, Salimans et al. 2017)."""
 
     READS = Reads(also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
+
+    sigma_rule: Literal["fixed", "one_fifth"] = "fixed"
+    """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as `esac.sigma_rule` has it (Rechenberg
+    1973); 5 episodes of theta_es itself are played beside the population every 5 generations, and
+    count as its steps."""
+
+    def problems_when_run(self, config: Whole) -> Iterator[str]:
+        """Yield a message for a population that makes no gradient, or that no rule can judge."""
+        yield from super().problems_when_run(config)
+        if self.sigma_rule != "fixed":
+            yield from self.unlike_theta_es("es", self.sigma_rule)
 
 
 @dataclass(frozen=True)
@@ -155,14 +179,29 @@ class ESAC(Evolution):
     """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M: false."""
     p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
-    amt_clip: Annotated[NonNegativeFloat, OnlyWithOne(sac_phases=True, amt_trigger="interval")] = 1e-4
+    sigma_rule: Literal["grow", "both", "one_fifth"] = "grow"
+    """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6).
+    both: AMT's step after each test of `adoption = tested`; downwards where the mean return of the
+    members around theta_es is below theta_es's own by more than twice the standard error: Eq. 6
+    with theta_es's mean in place of R_max. Ours.
+    one_fifth: after each such test sigma grows if more than a fifth of these members are better
+    than theta_es, else it shrinks (Rechenberg 1973): times exp(0.1 (share - 0.2) / 0.8). The share
+    is that of pairs of a member and an episode of theta_es, so that noise alone gives a half.
+    both and one_fifth hold sigma between sigma(1) / 5 and 5 sigma(1)."""
+    amt_clip: Annotated[NonNegativeFloat, OnlyWith(sigma_rule=("grow", "both")), WITHOUT_PHASES] = 1e-4
     """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
-    amt_trigger: Literal["phase", "interval"] = "phase"
-    """When sigma is tuned: in generations that a SAC phase begins in (P: line 24), or every amt_interval generations (C)."""
-    amt_interval: Annotated[PositiveInt, OnlyWith(amt_trigger="interval")] = 20
+    amt_trigger: Annotated[Literal["phase", "interval", "generation", "step"], OnlyWith(sigma_rule="grow")] = "phase"
+    """What AMT's steps are counted in. phase: one in each generation that a SAC phase begins in
+    (P: line 24). interval: one every amt_interval generations (C).
+    generation, step: whenever phases begin, each generation makes the part of a step that the
+    paper's run makes in it: p_sac / 5, as g is 5 and p_sac falls from 1 to 0.1 (C). By generation t
+    that is t / 50 + 216 (1 - exp(-t / 1200)) steps, 142 in the paper's 1,000 generations.
+    generation: t counts generations, each one horizon of nominal steps. step: t counts the
+    population's steps, 50 horizons (n of D.1) for 1, so that short episodes count less. Ours."""
+    amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
-    amt_input: Annotated[Literal["raw", "rank"], OnlyWithOne(sac_phases=True, amt_trigger="interval")] = "raw"
-    """What Eq. 6 compares: raw returns (P), or centred ranks, which makes it a constant (C)."""
+    amt_input: Annotated[Literal["raw", "rank"], OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = "raw"
+    """What Eq. 6 compares: the fitness as it is (P), or centred ranks, which makes it a constant (C)."""
     amt_scope: Literal["noise", "gradient"] = "noise"
     """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
     sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
@@ -183,7 +222,7 @@ class ESAC(Evolution):
     to two digits; it is kept with the run."""
     replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
-    begins in; those of them whose return is better than the mean of the learner's own whole episodes in the last phase with
+    begins in; those of them whose fitness is better than that of the learner's own whole episodes in the last phase with
     such, an old one where its episodes have come to outlast a phase, and the best where none has had any, as in the first; or
     some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds each return
     against the one that was gathered."""
@@ -225,6 +264,19 @@ class ESAC(Evolution):
             yield f"{table}.adoption = means: no slot is a SAC copy; {table}.sac_copies = 1 or more, or another {table}.adoption"
         if self.adoption == "tested" and not self.sac_phases:
             yield f"{table}.adoption = tested: a test follows a SAC phase, and {table}.sac_phases = false; {table}.adoption = off"
+        if self.sigma_rule != "grow":
+            yield from self.untold(table, children + copies == have)
+
+    def untold(self, table: str, crowded: bool) -> Iterator[str]:
+        """Yield a message for a rule that cannot judge sigma; crowded: no slot is around theta_es."""
+        rule = f"{table}.sigma_rule = {self.sigma_rule}"
+        if self.adoption != "tested":
+            yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested"
+        if crowded:
+            yield f"{rule}: no slot has theta_es as its parent; lower {table}.winner_fraction"
+        if self.amt_scope == "gradient":
+            yield f"{rule}: needs a sigma that reaches the noise; {table}.amt_scope = noise"
+        yield from self.unlike_theta_es(table, self.sigma_rule)
 
 
 def slots(evolution: Evolution) -> int:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from esac_mpi.config.bounds import AUTO, PLAIN, Plain
 from esac_mpi.config.errors import ConfigError
@@ -92,9 +92,12 @@ def to_toml(config: Config, names: Collection[str] = NAMES) -> str:
 
 
 def _coerce(name: str, value: Any, source: str) -> Any:
-    kind = hint(name)
     if value == AUTO and takes_auto(name):
         return value
+    return _coerced(name, hint(name), value, source)
+
+
+def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
     if get_origin(kind) is Literal:
         if value in get_args(kind):
             return value
@@ -108,6 +111,11 @@ def _coerce(name: str, value: Any, source: str) -> Any:
         if not Plain().problem(value):
             return value
         wanted = PLAIN
+    elif get_origin(kind) is Union:  # a number, or a word for one
+        number, word = get_args(kind)
+        if isinstance(value, str) == (value in get_args(word)):
+            return value if isinstance(value, str) else _coerced(name, number, value, source)
+        wanted = f"a number, or {' | '.join(map(repr, get_args(word)))}"
     else:
         value = _whole(value) if kind is int else value
         if type(value) is kind or (kind is float and type(value) is int):

@@ -10,8 +10,12 @@ FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac
 AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
 WHOLE = 35  # so of [esac], in 0.1.0 with 48, some fewer before
 BEFORE: dict[tuple[str, int], dict[str, Any]] = {  # a table and its fields in 0.1.0 -> what was done before there were others
-    ("aes_rl", AES_RL_0_1_0): {"aes_rl.mean_reused": False},
-    ("erl", 42): {"erl.injection": "kept"},
+    ("aes_rl", AES_RL_0_1_0): {"aes_rl.mean_reused": False, "aes_rl.reward_shift": 0.0},
+    ("erl", 42): {"erl.injection": "kept", "erl.reward_shift": 0.0},
+    ("esac", WHOLE): {"esac.reward_shift": 0.0},
+    ("es", 15): {"es.reward_shift": 0.0},
+    ("cem", 10): {"cem.reward_shift": 0.0},
+    ("cem_rl", 23): {"cem_rl.reward_shift": 0.0},
 }
 
 

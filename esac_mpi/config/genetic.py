@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Table, Whole
+from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 
 FORMS = {
     "erl": ("n_point", "gaussian"),
@@ -34,7 +35,7 @@ def imitations(states: int, batch: int) -> int:
 
 
 @dataclass(frozen=True)
-class ERL(Table):
+class ERL(Selecting):
     """algorithm = "erl", "perl", "derl" or "pderl" (P: Bodnar et al. 2020, Proximal Distilled Evolutionary Reinforcement
     Learning; K: Khadka and Tumer 2018, whose ERL is the first of them; C: the public code of both)."""
 
@@ -42,6 +43,7 @@ class ERL(Table):
         ("learner", "td3", "sac"),
         without=(
             "policy.output",
+            "policy.initial_last_layer",
             *(f"{table}.{name}" for table, names in IDLE.items() for name in (*names, "observation_normalisation")),
         ),
         tables_if={"td3": "learner", "sac": "learner"},

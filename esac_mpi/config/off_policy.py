@@ -32,6 +32,9 @@ class SAC(Table):
     """Tune the temperature towards an entropy of -action_size (Haarnoja et al. 2018b)."""
     value_network: bool = False
     """The form with V, target V and two Q (P: line 19; Haarnoja et al. 2018a) in place of two Q with targets."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the hidden layers of the critics, and of a value network, as
+    policy.layer_norm does the policy's (Ball et al. 2023, arXiv:2302.02948). P, C: off."""
     batch_size: PositiveInt = 256
     """Transitions per update. C."""
     replay_capacity: PositiveInt = 1_000_000
@@ -74,6 +77,8 @@ class TD3(Table):
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. F: 0.2 of the action's bound."""
     noise_clip: NonNegativeFloat = 0.5
     """Bound of that noise, c [of the action's bound]. F."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. F: off."""
     exploration_noise: NonNegativeFloat = 0.1
     """Gaussian noise of the actions that are played [standard deviation; actions are in [-1, 1]]. F."""
     batch_size: PositiveInt = 256
@@ -117,6 +122,8 @@ class DDPG(Table):
     """Adam's learning rate of the critic. L."""
     critic_weight_decay: NonNegativeFloat = 1e-2
     """L2 coefficient of the critic: its gradient gains this times its parameters. L."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critic's hidden layers, as sac.critic_layer_norm. L: off."""
     gamma: Fraction = 0.99
     """Discount. L."""
     tau: Fraction = 0.001

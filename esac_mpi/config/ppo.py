@@ -14,7 +14,7 @@ class PPO(Table):
 
     It plays a step at a time, for which a GPU is slower: learner.device = "cpu"."""
 
-    READS = Reads(("learner",), without=("policy.output",))  # always clips
+    READS = Reads(("learner",), without=("policy.output", "policy.initial_last_layer"))  # always clips
 
     lr_ppo: PositiveFloat = 3e-4
     """Adam's learning rate of actor and critic, constant. B, S."""
@@ -68,8 +68,9 @@ class PPO(Table):
                 f"learner.precision = {precision}: not with algorithm = {config.algorithm}, whose updates are "
                 "stable-baselines3's, in float32"
             )
-        if config.policy.layer_norm:
-            yield (
-                f"policy.layer_norm = true: not with algorithm = {config.algorithm}, whose networks are stable-baselines3's, "
-                "which have no layer normalisation"
-            )
+        for name, what in ("layer_norm", "layer normalisation"), ("linear", "linear path"):
+            if getattr(config.policy, name):
+                yield (
+                    f"policy.{name} = true: not with algorithm = {config.algorithm}, whose networks are "
+                    f"stable-baselines3's, which have no {what}"
+                )

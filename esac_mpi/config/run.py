@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
-from esac_mpi.config.bounds import Matches, NonNegativeFloat, NonNegativeInt, Plain, PositiveInt
-from esac_mpi.config.table import Table
+from esac_mpi.config.bounds import AtMost, Matches, NonNegativeFloat, NonNegativeInt, Plain, PositiveFloat, PositiveInt
+from esac_mpi.config.table import OnlyWith, Table
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,38 @@ class PolicyNetwork(Table):
     layer_norm: bool = False
     """Normalise the sums of every hidden layer before its nonlinearity, over its units, with a gain and a shift each
     (torch.nn.LayerNorm; Ba et al. 2016, arXiv:1607.06450). P, C: off; the ERL family has it in its actors. Of the policy
-    alone: critics have none. Not with algorithm = "ppo"."""
+    alone: critics have critic_layer_norm in the learner's table. Not with algorithm = "ppo"."""
+    linear: bool = False
+    """A matrix W from the observation, as the network sees it, straight to the output, beside the
+    hidden layers (structured control nets; Srouji et al. 2018, arXiv:1802.08311). The output begins
+    at zero, that of the ERL family's actors small. P, C: off. Not without hidden layers, where the
+    policy is linear already, nor with algorithm = "ppo"."""
+    linear_gain: Annotated[PositiveFloat, AtMost(1000), OnlyWith(linear=True)] = 4.0
+    """g in output = network(x) / g + g W x: W has mutation and learning rates g times as large as the
+    other weights, the last layer of the network g times smaller ones. Ours, measured with es on
+    Swimmer and HalfCheetah, where 1 learns far more slowly."""
+    initial_last_layer: Annotated[NonNegativeFloat, OnlyWith(linear=False)] = 1.0
+    """What the initial weights of the last layer are multiplied by; 0: the output begins at zero, as
+    with linear = true it always does. P, C: 1. The ERL family has erl.initial_last_layer, and PPO's
+    are stable-baselines3's."""
     output: Literal["tanh", "clip"] = "tanh"
     """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip. algorithm = "ppo" always
     clips, as its actions in training are."""
+
+    @property
+    def path_gain(self) -> float:
+        """The gain of the linear path; 0 where there is none."""
+        return self.linear_gain if self.linear else 0.0
+
+    def problems(self, table: str) -> Iterator[str]:
+        """Yield a message for a path beside no hidden layer, or a gain too small for float32."""
+        if self.linear_gain < 1e-3:
+            yield f"{table}.linear_gain = {self.linear_gain}: must be from 0.001 to 1000"
+        if self.linear and not self.hidden:
+            yield (
+                f"{table}.linear = true: a policy without hidden layers is linear already; leave it out, or give "
+                f"{table}.hidden units. {table}.initial_last_layer = 0 makes its output begin at zero"
+            )
 
 
 @dataclass(frozen=True)
@@ -87,6 +115,11 @@ class Learner(Table):
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
     device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
+    kernels: Literal["auto", "torch", "mkl", "compiled"] = "torch"
+    """What makes the updates on a CPU. compiled: SAC's whole update in C, with relu, fp32, one thread and without layer
+    normalisation and value network; the same bits on every CPU with AVX2 or AVX-512. mkl: torch, whose MKL takes its fast path
+    on AMD, too, in a process that has not imported torch before. torch: as it is. auto: the first of these that the first start's
+    machine and the settings allow, mkl on AMD alone; the run keeps it. Bits depend on it."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """Matrix products of the updates: tf32 rounds what it multiplies to 10 bits (a GPU's alone, refused on a CPU); bf16
     multiplies in bfloat16. Either keeps weights, gradients, Adam, losses and layer normalisation in float32 (Micikevicius et al.

@@ -23,7 +23,7 @@ from esac_mpi.envs import (
     warning_counts,
 )
 from esac_mpi.envs.keywords import taken
-from esac_mpi.envs.suite_tasks import own_step
+from esac_mpi.envs.suite_tasks import own_loop
 
 mujoco = import_mujoco()
 
@@ -54,7 +54,7 @@ class DMControlEnv:
         self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
         self._names = tuple(observations)
         self._steps = 0
-        self._own_step = own_step(self._env)
+        self.closed_loop = own_loop(self._env)
         self._warnings = warning_counts(self._env.physics.data.ptr)
         try:
             self.reset(0)
@@ -73,8 +73,8 @@ class DMControlEnv:
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
         try:
-            if self._own_step is not None:
-                observation, reward, terminated = self._own_step(action)
+            if self.closed_loop is not None:
+                observation, reward, terminated = self.closed_loop.step(action)
                 last = False
             else:
                 observation, reward, terminated, last = self._library_step(action)

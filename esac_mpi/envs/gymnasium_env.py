@@ -30,15 +30,15 @@ from esac_mpi.envs import (
     action_bounds,
     finite,
     import_mujoco,
-    is_of,
     nearest,
     rounded_out,
     taken_back,
     task_horizon,
     warning_counts,
 )
+from esac_mpi.envs.closed_loop import is_unstable
 from esac_mpi.envs.keywords import taken
-from esac_mpi.envs.mujoco_tasks import own_step
+from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.envs.registered import origin
 
 mujoco = import_mujoco()
@@ -74,8 +74,10 @@ class GymnasiumEnv:
         self._action_shape, self._action_dtype = _shape(space), space.dtype
         self._own_bounds = rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
         self._steps = 0
-        self._own_step = own_step(self._env)
+        self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
+        if self.closed_loop is not None:
+            self._warnings = warning_counts(self._data())
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation]."""
@@ -85,11 +87,14 @@ class GymnasiumEnv:
         self._steps = 0
         self._warnings[:] = 0  # where a task's own reset leaves them
         try:
+            if self.closed_loop is not None and self.closed_loop.restart is not None:
+                self.closed_loop.restart(seed)
+                return finite(self, "observation", self.closed_loop.look())
             observation, _ = self._env.reset(seed=seed)
         except (Exception, SystemExit) as error:
             self._raise_known(error)
             raise
-        if (data := self._data()) is not None:
+        if self.closed_loop is None and (data := self._data()) is not None:
             self._warnings = warning_counts(data)
         try:
             flat = _flat(observation)
@@ -101,8 +106,8 @@ class GymnasiumEnv:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
         truncated = False
         try:
-            if self._own_step is not None:
-                observation, reward, terminated = self._own_step(action)
+            if self.closed_loop is not None:
+                observation, reward, terminated = self.closed_loop.step(action)
             else:
                 observation, reward, terminated, truncated = self._library_step(action)
         except (Exception, SystemExit) as error:
@@ -133,7 +138,7 @@ class GymnasiumEnv:
         if isinstance(error, SystemExit):
             surroundings.end_child(self._process)
             raise LeftPython.by(error, self.id, "played") from error
-        if _is_unstable(error):
+        if is_unstable(error):
             raise UnstablePhysics(f"{self.id}: {error}") from error
 
     def _data(self) -> Any:
@@ -236,11 +241,6 @@ def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarra
 def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
     assert space.shape is not None  # a Box, by _build
     return space.shape
-
-
-def _is_unstable(error: BaseException) -> bool:
-    """Return whether an error is MuJoCo's about its physics, or dm_control's, which is not imported for that."""
-    return isinstance(error, mujoco.FatalError) or is_of(error, "dm_control.rl.control", "PhysicsError")
 
 
 def _flat(observation: np.ndarray) -> np.ndarray:

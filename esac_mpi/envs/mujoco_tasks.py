@@ -1,33 +1,35 @@
 """Gymnasium's MuJoCo tasks without Gymnasium's cost per step: the library's model, its state and its formulas, bit for bit.
 
-Each function takes the library's environment and returns its `step`. Observation, reward and termination are those of
-Gymnasium's documentation, in the order of operations and the types of its code, so that every bit agrees; resets remain the
-library's. Left out is what changes no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but
-where observation or reward read the contact forces cfrc_ext; the physics reads nothing of what it computes.
+Each function takes the library's environment and returns its closed loop. Observation, reward and
+termination are those of Gymnasium's documentation, in the order of operations and the types of
+its code, so that every bit agrees; a reset draws the library's numbers. Left out is what changes
+no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but where
+observation or reward read the contact forces cfrc_ext; the physics reads nothing that it computes.
 
 The formulas are those of Gymnasium 1.4. Another version, class, wrapper or parameter is left to the library.
 """
 
 import inspect
 from collections.abc import Callable
-from math import isfinite, sqrt
+from math import inf, nextafter, sqrt
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
-from mujoco import mj_rnePostConstraint, mj_step
-from numpy import concatenate, maximum, minimum, square
+from mujoco import mj_forward, mj_resetData, mj_rnePostConstraint, mj_step
+from numpy import maximum, minimum, square
+from numpy.random import PCG64, Generator
 
-from esac_mpi.envs import Step
+from esac_mpi.envs import warning_counts
+from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Part, Parts, power
 
 VERSION = "1.4."
-FLOAT32 = np.dtype(np.float32)
 reduce_sum, accumulate = np.add.reduce, np.add.accumulate  # np.sum calls the first
 
 
-def own_step(env: gymnasium.Env[Any, Any]) -> Step | None:
-    """Return the step of an environment as `gymnasium.make` gives it; None where it is not exactly one of TASKS."""
+def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
+    """Return the closed loop of an environment of `gymnasium.make`; None if it is not of TASKS."""
     task: Any = env.unwrapped
     start = TASKS.get(f"{type(task).__module__}:{type(task).__name__}")
     bare = type(env) is TimeLimit and type(env.env) is OrderEnforcing and env.env.env is task
@@ -36,180 +38,149 @@ def own_step(env: gymnasium.Env[Any, Any]) -> Step | None:
     return start(task)
 
 
-def half_cheetah(env: Any) -> Step:
-    """Step HalfCheetah-v5: observe all but x; the reward is the speed less the cost of control."""
-    return _crawl(env, (env.data.qpos[1:], env.data.qvel))
+def half_cheetah(env: Any) -> ClosedLoop:
+    """Play HalfCheetah-v5: observe all but x; pay for speed, less the cost of control."""
+    return _crawl(env, 1, normal=True)
 
 
-def swimmer(env: Any) -> Step:
-    """Step Swimmer-v5: observe all but x and y; the reward is the speed less the cost of control."""
-    return _crawl(env, (env.data.qpos[2:], env.data.qvel))
+def swimmer(env: Any) -> ClosedLoop:
+    """Play Swimmer-v5: observe all but x and y; pay for speed, less the cost of control."""
+    return _crawl(env, 2)
 
 
-def _crawl(env: Any, observed: tuple[np.ndarray, ...]) -> Step:
-    model, data, frames, dt = env.model, env.data, env.frame_skip, env.dt
-    forward, control = env._forward_reward_weight, env._ctrl_cost_weight
-    qpos, ctrl = data.qpos, data.ctrl
+def _crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
+    forward, control, dt = env._forward_reward_weight, env._ctrl_cost_weight, env.dt
+    qpos = env.data.qpos
 
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        x = qpos.item(0)
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        reward = forward * ((qpos.item(0) - x) / dt) - _control_cost(control, action)
-        return concatenate(observed, dtype=FLOAT32), reward, False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return forward * ((after[0] - before[0]) / dt) - _control_cost(control, actions), True
 
-    return step
+    return _loop(env, [qpos[unseen:], env.data.qvel], [qpos[:1]], judge, normal=normal)
 
 
-def hopper(env: Any) -> Step:
-    """Step Hopper-v5: pay for speed, less control; end when height, angle or any other part of the state leaves its range."""
-    model, data, frames, dt = env.model, env.data, env.frame_skip, env.dt
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
-    (z_min, z_max), (angle_min, angle_max) = env._healthy_z_range, env._healthy_angle_range
-    state_min, state_max = env._healthy_state_range
-    qpos, qvel, ctrl = data.qpos, data.qvel, data.ctrl
-    place = qpos[1:]
-
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        before = qpos.item(0)
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        x, z, *state = qpos.tolist()
-        healthy = z_min < z < z_max and angle_min < state[0] < angle_max
-        healthy = healthy and _within(state, state_min, state_max) and _within(qvel.tolist(), state_min, state_max)
-        reward = forward * ((x - before) / dt) + healthy * survival - _control_cost(control, action)
-        return concatenate((place, _clip10(qvel)), dtype=FLOAT32), reward, not healthy
-
-    return step
+def hopper(env: Any) -> ClosedLoop:
+    """Play Hopper-v5: pay for speed, less control; end when the state leaves its ranges."""
+    low, high = env._healthy_state_range
+    return _hop(env, [(env.data.qpos[2:], low, high), (env.data.qvel, low, high)])
 
 
-def walker2d(env: Any) -> Step:
-    """Step Walker2d-v5: pay for speed, less control; end when height or angle leaves its range."""
-    model, data, frames, dt = env.model, env.data, env.frame_skip, env.dt
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
-    (z_min, z_max), (angle_min, angle_max) = env._healthy_z_range, env._healthy_angle_range
-    qpos, qvel, ctrl = data.qpos, data.qvel, data.ctrl
-    place = qpos[1:]
-
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        before = qpos.item(0)
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        x, z, angle, *_ = qpos.tolist()
-        healthy = z_min < z < z_max and angle_min < angle < angle_max
-        reward = forward * ((x - before) / dt) + healthy * survival - _control_cost(control, action)
-        return concatenate((place, _clip10(qvel)), dtype=FLOAT32), reward, not healthy
-
-    return step
+def walker2d(env: Any) -> ClosedLoop:
+    """Play Walker2d-v5: pay for speed, less control; end when height or angle leaves its range."""
+    return _hop(env, [])
 
 
-def ant(env: Any) -> Step:
-    """Step Ant-v5: pay for speed, less control and clipped contact forces; end when its height leaves its range."""
-    model, data, frames, dt = env.model, env.data, env.frame_skip, env.dt
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
-    contact, (force_min, force_max), (z_min, z_max) = env._contact_cost_weight, env._contact_force_range, env._healthy_z_range
-    qpos, qvel, ctrl, forces, torso = data.qpos, data.qvel, data.ctrl, data.cfrc_ext, data.xpos[env._main_body]
-    clipped = np.empty_like(forces)  # [body, 6]
-    observed = (qpos[2:], qvel, clipped[1:].reshape(-1))
+def _hop(env: Any, ranges: Parts) -> ClosedLoop:
+    forward, control, survival = _weights(env)
+    dt, qpos = env.dt, env.data.qpos
+    height, angle = (qpos[1:2], *env._healthy_z_range), (qpos[2:3], *env._healthy_angle_range)
 
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        x = torso.item(0)
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        mj_rnePostConstraint(model, data)
-        velocity = (torso.item(0) - x) / dt
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        gain = forward * ((after[0] - before[0]) / dt) + healthy * survival
+        return gain - _control_cost(control, actions), healthy
+
+    observed = [qpos[1:], (env.data.qvel, -10, 10)]
+    return _loop(env, observed, [qpos[:1], height, angle, *ranges], judge)
+
+
+def ant(env: Any) -> ClosedLoop:
+    """Play Ant-v5: pay for speed, less control and contact; end when height leaves its range."""
+    data, dt = env.data, env.dt
+    forward, control, survival = _weights(env)
+    contact, (force_min, force_max) = env._contact_cost_weight, env._contact_force_range
+    z_min, z_max = env._healthy_z_range
+    forces, clipped, cost = data.cfrc_ext, np.empty_like(data.cfrc_ext), np.zeros(1)
+
+    def feel() -> None:
         minimum(maximum(forces, force_min, out=clipped), force_max, out=clipped)
-        position = qpos.tolist()
-        healthy = z_min <= position[2] <= z_max and all(map(isfinite, position)) and all(map(isfinite, qvel.tolist()))
-        costs = _control_cost(control, action) + contact * _square_sum(clipped)
-        reward = velocity * forward + healthy * survival - costs
-        return concatenate(observed, dtype=FLOAT32), reward, not healthy
+        cost[0] = contact * _square_sum(clipped)
 
-    return step
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        costs = _control_cost(control, actions) + after[1]
+        return (after[0] - before[0]) / dt * forward + healthy * survival - costs, healthy
 
-
-def humanoid(env: Any) -> Step:
-    """Step Humanoid-v5: pay for its centre of mass's speed, less control and contact; end when its height leaves its range."""
-    model, data, frames, dt = env.model, env.data, env.frame_skip, env.dt
-    forward, control, survival = env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
-    contact, (cost_min, cost_max), (z_min, z_max) = env._contact_cost_weight, env._contact_cost_range, env._healthy_z_range
-    qpos, ctrl, forces, centres, masses = data.qpos, data.ctrl, data.cfrc_ext, data.xipos, model.body_mass
-    mass = masses.sum().item()
-    bodies = [field[1:].reshape(-1) for field in (data.cinert, data.cvel)]  # without the world
-    observed = (qpos[2:], data.qvel, *bodies, data.qfrc_actuator[6:], forces[1:].reshape(-1))
-
-    def centre() -> float:
-        return accumulate(masses * centres[:, 0]).item(-1) / mass  # row after row, as the library's sum adds them
-
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        x = centre()
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        mj_rnePostConstraint(model, data)
-        velocity = (centre() - x) / dt
-        healthy = z_min < qpos.item(2) < z_max
-        contact_cost = min(max(contact * _square_sum(forces), cost_min), cost_max)  # in this order a nan stays one
-        costs = control * _square_sum(ctrl) + contact_cost
-        reward = forward * velocity + healthy * survival - costs
-        return concatenate(observed, dtype=FLOAT32), reward, not healthy
-
-    return step
+    # its bounds are healthy
+    height = (data.qpos[2:3], nextafter(z_min, -inf), nextafter(z_max, inf))
+    traced = [data.xpos[env._main_body, :1], cost, height, data.qpos, data.qvel]
+    observed = [data.qpos[2:], data.qvel, clipped[1:]]
+    return _loop(env, observed, traced, judge, [(feel,)], forces=True, normal=True)
 
 
-def inverted_pendulum(env: Any) -> Step:
-    """Step InvertedPendulum-v5: 1 for each step with the pole within 0.2 rad of upright."""
-    model, data, frames = env.model, env.data, env.frame_skip
-    qpos, qvel, ctrl = data.qpos, data.qvel, data.ctrl
+def humanoid(env: Any) -> ClosedLoop:
+    """Play Humanoid-v5: pay for its centre's speed, less control and contact; end as Ant-v5."""
+    data, dt, masses = env.data, env.dt, env.model.body_mass
+    forward, control, survival = _weights(env)
+    contact, (cost_min, cost_max) = env._contact_cost_weight, env._contact_cost_range
+    mass, forces, ctrl, centres = masses.sum().item(), data.cfrc_ext, data.ctrl, data.xipos
+    centre, cost = np.zeros(1), np.zeros(1)
 
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        healthy = abs(qpos.item(1)) <= 0.2 and all(map(isfinite, qpos.tolist())) and all(map(isfinite, qvel.tolist()))
-        return concatenate((qpos, qvel), dtype=FLOAT32), float(healthy), not healthy
+    def weigh() -> None:
+        # row after row, as the library's sum adds them
+        centre[0] = accumulate(masses * centres[:, 0]).item(-1) / mass
 
-    return step
+    def feel() -> None:
+        # in this order a nan stays one
+        contact_cost = min(max(contact * _square_sum(forces), cost_min), cost_max)
+        cost[0] = control * _square_sum(ctrl) + contact_cost
 
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        gain = forward * ((after[0] - before[0]) / dt) + healthy * survival
+        return gain - after[1], healthy
 
-def inverted_double_pendulum(env: Any) -> Step:
-    """Step InvertedDoublePendulum-v5: a bonus less distance and speed, until the tip is no higher than 1 m."""
-    model, data, frames, survival = env.model, env.data, env.frame_skip, env._healthy_reward
-    qvel, ctrl, tip = data.qvel, data.ctrl, data.site_xpos[0]
-    cart, angles, rail = data.qpos[:1], data.qpos[1:], data.qfrc_constraint[:1]
-
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        x, _, y = tip  # numpy's scalars, here and below: a Python power would raise where these overflow
-        _, v1, v2 = qvel
-        terminated = bool(y <= 1)
-        distance_penalty = 0.01 * x**2 + (y - 2) ** 2
-        velocity_penalty = 1e-3 * v1**2 + 5e-3 * v2**2
-        reward = survival * (not terminated) - distance_penalty - velocity_penalty
-        observed = (cart, np.sin(angles), np.cos(angles), _clip10(qvel), _clip10(rail))
-        return concatenate(observed, dtype=FLOAT32), float(reward), terminated
-
-    return step
+    bodies = [field[1:] for field in (data.cinert, data.cvel)]  # without the world
+    observed = [data.qpos[2:], data.qvel, *bodies, data.qfrc_actuator[6:], forces[1:]]
+    traced: list[Part] = [centre, cost, (data.qpos[2:3], *env._healthy_z_range)]
+    return _loop(env, observed, traced, judge, [(weigh,), (feel,)], [(weigh,)], forces=True)
 
 
-def reacher(env: Any) -> Step:
-    """Step Reacher-v5: the reward is less the distance of fingertip and target, less the cost of control."""
-    model, data, frames = env.model, env.data, env.frame_skip
-    near, control = env._reward_dist_weight, env._reward_control_weight
-    ctrl, fingertip, target = data.ctrl, data.body("fingertip").xpos, data.body("target").xpos
-    angles, goal, speeds = data.qpos[:2], data.qpos[2:], data.qvel[:2]
+def inverted_pendulum(env: Any) -> ClosedLoop:
+    """Play InvertedPendulum-v5: 1 for each step with the pole within 0.2 rad of upright."""
+    qpos, qvel, beyond = env.data.qpos, env.data.qvel, nextafter(0.2, inf)
 
-    def step(action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        ctrl[:] = action
-        mj_step(model, data, frames)
-        vector = fingertip - target
-        reward = -sqrt(vector.dot(vector)) * near - _control_cost(control, action)
-        observed = (np.cos(angles), np.sin(angles), goal, speeds, vector[:2])
-        return concatenate(observed, dtype=FLOAT32), reward, False
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return 1.0 * healthy, healthy
 
-    return step
+    return _loop(env, [qpos, qvel], [(qpos[1:2], -beyond, beyond), qpos, qvel], judge)
 
 
-TASKS: dict[str, Callable[[Any], Step]] = {
+def inverted_double_pendulum(env: Any) -> ClosedLoop:
+    """Play InvertedDoublePendulum-v5: a bonus less distance and speed, while the tip is up."""
+    data, survival = env.data, env._healthy_reward
+    angles, sines, cosines = data.qpos[1:], np.zeros(2), np.zeros(2)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        x, y, v1, v2 = after
+        upright = 1 - (y <= 1)
+        distance_penalty = 0.01 * power(x) + power(y - 2)
+        velocity_penalty = 1e-3 * power(v1) + 5e-3 * power(v2)
+        return survival * upright - distance_penalty - velocity_penalty, upright
+
+    rail = data.qfrc_constraint[:1]
+    observed = [data.qpos[:1], sines, cosines, (data.qvel, -10, 10), (rail, -10, 10)]
+    traced = [data.site_xpos[0, :1], (data.site_xpos[0, 2:], 1, inf), data.qvel[1:]]
+    derive = [(np.sin, angles, sines), (np.cos, angles, cosines)]
+    return _loop(env, observed, traced, judge, derive, normal=True)
+
+
+def reacher(env: Any) -> ClosedLoop:
+    """Play Reacher-v5: pay less the distance of fingertip and target, less the cost of control."""
+    data, near, control = env.data, env._reward_dist_weight, env._reward_control_weight
+    fingertip, target = data.body("fingertip").xpos, data.body("target").xpos
+    angles, cosines, sines = data.qpos[:2], np.zeros(2), np.zeros(2)
+    vector, distance = np.zeros(3), np.zeros(1)
+
+    def measure() -> None:
+        np.subtract(fingertip, target, vector)
+        distance[0] = sqrt(vector.dot(vector))
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return -after[0] * near - _control_cost(control, actions), True
+
+    observed = [cosines, sines, data.qpos[2:], data.qvel[:2], vector[:2]]
+    derive = [(np.cos, angles, cosines), (np.sin, angles, sines), (measure,)]
+    return _loop(env, observed, [distance], judge, derive)
+
+
+TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
     "gymnasium.envs.mujoco.ant_v5:AntEnv": ant,
     "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": half_cheetah,
     "gymnasium.envs.mujoco.hopper_v5:HopperEnv": hopper,
@@ -239,24 +210,50 @@ def _has_defaults(task: Any) -> bool:
     return task.render_mode is None
 
 
-def _control_cost(weight: float, action: np.ndarray) -> float:
-    """Return weight * |action|^2, in the action's float32 as in the library, and only then as a float."""
-    squares = square(action)
-    # numpy adds fewer than eight numbers one after another, which accumulate does too, 2 us sooner than a reduction
-    return float(weight * (accumulate(squares)[-1] if len(squares) < 8 else reduce_sum(squares)))
+def _loop(
+    env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls = (), begin: Calls = (),
+    forces: bool = False, normal: bool = False,
+) -> ClosedLoop:  # fmt: skip
+    """Close the loop.
+
+    derive: calls that make what is observed or traced of the simulator's state. begin: those that
+    make what `judge` reads of before a step. forces: those of contacts are read. normal: a start's
+    velocities are, not uniform.
+    """
+    model, data = env.model, env.data
+    advance: list[Call] = [(mj_step, model, data, env.frame_skip)]
+    if forces:
+        advance.append((mj_rnePostConstraint, model, data))
+    advance += derive
+    scale: Any = getattr(env, "_reset_noise_scale", None)
+    qpos, qvel, nq, nv = data.qpos, data.qvel, model.nq, model.nv
+
+    def restart(seed: int) -> None:
+        random = Generator(PCG64(seed))
+        mj_resetData(model, data)
+        qpos[:] = env.init_qpos + random.uniform(-scale, scale, nq)
+        noise = scale * random.standard_normal(nv) if normal else random.uniform(-scale, scale, nv)
+        qvel[:] = env.init_qvel + noise
+        mj_forward(model, data)
+        for function, *arguments in derive:
+            function(*arguments)
+
+    own = None if scale is None else restart  # Reacher's draws until its target is near
+    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data), begin, own)
+
+
+def _weights(env: Any) -> tuple[float, float, float]:
+    return env._forward_reward_weight, env._ctrl_cost_weight, env._healthy_reward
+
+
+def _control_cost(weight: float, actions: np.ndarray) -> Any:
+    """Weight |action|^2 [action] or [n, action], in its float32 as in the library, then float64."""
+    squares = square(actions)
+    # numpy adds fewer than eight numbers one after another, which accumulate does too, 2 us sooner
+    few = squares.shape[-1] < 8
+    cost = weight * (accumulate(squares.T)[-1] if few else reduce_sum(squares, axis=-1))
+    return cost.astype(float) if actions.ndim > 1 else float(cost)
 
 
 def _square_sum(values: np.ndarray) -> float:
     return float(reduce_sum(square(values), axis=None))
-
-
-def _clip10(values: np.ndarray) -> np.ndarray:
-    """Return np.clip(values, -10, 10), which costs more than to see that there is nothing to clip."""
-    return values if _within(values.tolist(), -10.0, 10.0) else np.clip(values, -10, 10)
-
-
-def _within(values: list[float], low: float, high: float) -> bool:
-    for value in values:  # noqa: SIM110 - a loop takes half the time of all(...), and of numpy
-        if not low < value < high:
-            return False
-    return True

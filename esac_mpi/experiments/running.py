@@ -21,7 +21,8 @@ from pathlib import Path
 
 from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ConfigError, differences
+from esac_mpi.config import Config, ConfigError, differences, flatten, updated
+from esac_mpi.config.selecting import SURVIVAL
 from esac_mpi.experiments import clocks
 from esac_mpi.experiments.plan import Planned
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
@@ -116,6 +117,13 @@ def files_of(planned: Planned) -> RunFiles | None:
         return None
 
 
+def as_begun(config: Config, run: RunFiles) -> Config:
+    """Return a configuration with the numbers that a run of it has for what is left to the task."""
+    planned, has = dict(flatten(config)), dict(flatten(run.config))
+    names = str(run.provenance.get("settled", "")).split()
+    return updated(config, {name: has[name] for name in names if planned[name] == SURVIVAL})
+
+
 def log_of(planned: Planned) -> Path:
     """Return the file that has what a run printed."""
     return planned.run_dir.parent / "logs" / f"{planned.run_dir.name}.txt"
@@ -155,7 +163,7 @@ def left(planned: Planned, spent: Spent) -> float | None:
     where there is one of other settings.
     """
     run = files_of(planned)
-    if run and (changed := differences(run.config, planned.config)):
+    if run and (changed := differences(run.config, as_begun(planned.config, run))):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Unusable(f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root")
     if run and planned.ranks not in (0, run.provenance.get("ranks")):

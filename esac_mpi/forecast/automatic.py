@@ -67,7 +67,7 @@ def measured(config: Config, env: Env) -> dict[str, float]:
 
 def step_seconds(params: Params, env: Env) -> float:
     """Measure what a step of the task takes with a policy of the run, the start of an episode shared out [s]."""
-    policy = make_policy(params, env).set(params.layout.initial(params.config.seed, 0))
+    policy = make_policy(params, env).set(params.initial(0))
     start, steps, seconds = time.perf_counter(), 0, 0.0
     while seconds < PLAYING:
         seed = integer(params.config.seed, Purpose.EPISODE, 0, 0, steps)

@@ -24,7 +24,7 @@ def prepared(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]
         return None
     if getattr(chosen.own, "episodes_on", "root") == "ranks":  # whose updates follow one another, after all episodes
         chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
-    theta = params.layout.initial(chosen.seed, 0)
+    theta = params.initial(0)
     learners.clear()  # other lines had one: a device may have room for one
     made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
     return made, phase_of(chosen, made, env)

@@ -10,7 +10,7 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi import schedule
-from esac_mpi.algorithms import esac_phase
+from esac_mpi.algorithms import es, esac_phase
 from esac_mpi.clock.cluster import HOST_PER_UPDATE
 from esac_mpi.clock.generations import Generation, Made
 from esac_mpi.clock.pieces import Pieces
@@ -34,7 +34,7 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     phase, beside = (phases.phase, phases.beside) if phases else (Phase(0, 0), False)
     for k in count(1):
         begins, ends = phases.of(k) if phases else (False, False)
-        trials = phases.trials if phases else 0
+        trials = phases.trials if phases else es.centre_episodes(cast(configuration.ES, table), k)
         one = Generation(
             members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
             expected=schedule.with_trials(np.ones(n), episodes, trials),

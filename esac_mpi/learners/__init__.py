@@ -49,7 +49,22 @@ OPERATORS = {"genetic": ("operators", "GeneticOperators"), "individuals": ("indi
 def make_operators(name: str, config: Config, layout: Layout) -> Any:
     """Return the operators `name`, a key of OPERATORS; layout: of the policy."""
     module, kind = OPERATORS[name]
+    prepare(config, name)
     return getattr(load(module), kind)(config, layout)
+
+
+def settled(config: Config, name: str) -> Config:
+    """The configuration with the kernels that "auto" means here for the learner `name`."""
+    from esac_mpi.learners import cpu  # which knows this module
+
+    return cpu.settled(config, name)
+
+
+def prepare(config: Config, name: str) -> None:
+    """Bring in the kernels that the configuration names for a learner or operators. Raises NoDevice."""
+    from esac_mpi.learners import cpu
+
+    cpu.prepare(config, name)
 
 
 def load(name: str) -> ModuleType:
@@ -99,6 +114,7 @@ def clear() -> None:
 
 def make(name: str, *start: Any, **more: Any) -> Any:
     """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled, NoDevice."""
+    prepare(start[0], name)
     kind = getattr(load(name), LEARNERS[name])
     from torch.cuda import OutOfMemoryError
 

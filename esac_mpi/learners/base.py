@@ -77,7 +77,8 @@ class GradientLearner(ABC):
         """Take what all have in common; options: the learner's table."""
         config, (o, *_, a) = start.config, start.layout.sizes
         self.device = device(config.learner)
-        self.device_name = gpu.named(self.device)
+        self.device_name = gpu.named(self.device, config.learner.kernels)
+        self.compiled = self.device.type == "cpu" and config.learner.kernels == "compiled"
         self.seed, self.options, self._activation = config.seed, options, config.policy.activation
         self._actions, self._products = a, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
@@ -105,7 +106,7 @@ class GradientLearner(ABC):
 
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:
         """Return a network that judges: critics or values, each drawn for its number."""
-        layout = Layout(sizes)
+        layout = Layout(sizes, self.options.critic_layer_norm)
         return Network(layout, [layout.initial(self.seed, member) for member in members], "relu", self.device, self._products)
 
     def actor_network(self, layout: Layout, theta: np.ndarray) -> Network:
@@ -152,7 +153,7 @@ class GradientLearner(ABC):
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         if self.normaliser is not None:
             observation = self.normaliser(observation)
-        action = self._explored(forward(actor, self._activation, observation), random)
+        action = self._explored(forward(actor, self._activation, observation, self.actor.layout.linear), random)
         if not np.isfinite(action).all():
             raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
         return action
@@ -209,11 +210,17 @@ class GradientLearner(ABC):
         refuse(self.NAME, [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()], self.env_steps)
 
 
-def forward(layers: Sequence[Layer], activation: str, x: np.ndarray) -> np.ndarray:
-    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step."""
+def forward(layers: Sequence[Layer], activation: str, x: np.ndarray, linear: float = 0.0) -> np.ndarray:
+    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step.
+
+    linear: of the network's layout.
+    """
+    seen = x
     for weight, bias, gain, shift in layers[:-1]:
         x = x @ weight + bias[0]
         if gain is not None:
             x = layer_normalised(x, gain[0], shift[0])
         x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
+    if len(x) < len(layers[-1].weight):
+        x = np.concatenate([np.float32(1 / linear) * x, np.float32(linear) * seen])
     return x @ layers[-1].weight + layers[-1].bias[0]

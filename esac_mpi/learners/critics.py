@@ -17,7 +17,7 @@ def layouts(config: Config, layout: Layout) -> list[Layout]:
     """Return the layouts whose vectors, one after the other, are a critic of the learner; layout: of the policy."""
     o, *hidden, a = layout.sizes
     if config.erl.learner != "ddpg":
-        return [Layout((o + a, *hidden, 1))]
+        return [Layout((o + a, *hidden, 1), getattr(config, config.erl.learner).critic_layer_norm)]
     side, joint = config.erl.critic_hidden
     return [Layout((o, side)), Layout((a, side)), Layout((2 * side, joint, 1), layer_norm=True)]
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from esac_mpi import config
-from esac_mpi.learners import NoDevice
+from esac_mpi.learners import NoDevice, cpu
 
 Work = Callable[[], object]  # operations on a device's tensors
 REPEATING = (":4096:8", ":16:8")  # workspaces of cuBLAS with which equal products have equal bits
@@ -194,10 +194,13 @@ def no_room(error: Exception) -> NoDevice:
     return NoDevice(f"no room on the GPU for networks and buffers: {told}: lower policy.hidden or the batch size")
 
 
-def named(device: torch.device) -> str:
-    """Return a device's name for the run file, with what its bits depend on: the model, how much of it, CUDA, the workspace."""
+def named(device: torch.device, kernels: str = "torch") -> str:
+    """Return a device's name for the run file, with what its bits depend on: the model, how much of it, CUDA, the workspace.
+
+    kernels: of a CPU.
+    """
     if device.type == "cpu":
-        return str(device)
+        return ", ".join([str(device), *([cpu.NAMES[kernels]] if kernels in cpu.NAMES else [])])
     parts = torch.cuda.get_device_properties(device).multi_processor_count
     told = f"{torch.cuda.get_device_name(device)}, {parts} multiprocessors, CUDA {torch.version.cuda}"
     return f"{device.type} ({told}, cuBLAS {os.environ.get(VARIABLE, '')})"

@@ -27,7 +27,7 @@ class Individuals:
         """layout: of the policy."""
         (o, *hidden, a), cpu = layout.sizes, torch.device("cpu")
         options: Any = config.own  # [cem_rl] or [aes_rl]
-        critic_layout = Layout((o + a, *hidden, 1))
+        critic_layout = Layout((o + a, *hidden, 1), options.critic_layer_norm)
         self.critic_size = critic_layout.d
         self._rate, batch = options.lr_actor, options.batch_size
         self._actor = Network(layout, [np.zeros(layout.d, np.float32)], config.policy.activation, cpu)

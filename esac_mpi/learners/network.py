@@ -146,18 +146,13 @@ class Normalisation:
         self._rounded = hidden.dtype != torch.float32
         self.hidden, self._sums = hidden, torch.empty_like(hidden, dtype=torch.float32)
         self._normal = torch.empty_like(self._sums) if self._rounded else hidden
-        self._by_sums = torch.empty_like(self._sums)
+        self._by_sums, self.affine = torch.empty_like(self._sums), hidden if self._rounded else self._sums
         self._mean, self._scale = self._sums[..., :1].clone(), self._sums[..., :1].clone()  # 1 / standard deviation
-
-    @property
-    def affine(self) -> Tensor:
-        """Where the layer's sums are put."""
-        return self.hidden if self._rounded else self._sums
 
     def tail(self, rows: int) -> "Normalisation":
         """Return the part that belongs to the last `rows` rows, in the same memory."""
         part = copy.copy(self)
-        for name in ("hidden", "_sums", "_normal", "_by_sums", "_mean", "_scale"):
+        for name in ("hidden", "affine", "_sums", "_normal", "_by_sums", "_mean", "_scale"):
             setattr(part, name, getattr(self, name)[..., -rows:, :])
         return part
 
@@ -173,9 +168,8 @@ class Normalisation:
 
     def backward(self, do: Operations, layer: Layer, delta: Tensor, gradients: Layer | None) -> Tensor:
         """Return the gradient by the sums, given `delta` by what came of them; leave that of gain and shift in `gradients`."""
-        vectors, kept = (layer.gain[..., 0, :], layer.shift[..., 0, :]), []
-        if gradients:
-            kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]]
+        vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
+        kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]] if gradients else []
         made = kept if kept and not self._rounded else [torch.empty_like(vector) for vector in vectors]
         given = cast(do, delta, torch.float32), self._sums, self._mean, self._scale
         for d, x, mean, scale, gain, shift, out, by_gain, by_shift in _each(*given, *vectors, self._by_sums, *made):
@@ -212,32 +206,38 @@ class Pass:
     def __init__(self, network: Network, rows: int) -> None:
         lead = (network.members,) if network.members > 1 else ()
         *hidden, out = network.layout.sizes[1:]
-        buffers = [network.values.new_empty((*lead, rows, size), dtype=network.products) for size in (*hidden, out)]
-        self.hidden, self._last = buffers[:-1], buffers[-1]
+        new = partial(network.values.new_empty, dtype=network.products)
+        *self.hidden, self._last = (new((*lead, rows, size)) for size in (*hidden, out))
         self.output = self._last.float()  # itself, or a copy; the next pass overwrites it
         self.deltas = [torch.empty_like(x) for x in self.hidden]
         self.normal = [Normalisation(x) if network.layout.layer_norm else None for x in self.hidden]
-        self.thin = out == 1 and bool(hidden)
+        self.thin, self.inputs = out == 1 and bool(hidden), list(self.hidden)  # of every layer but the first
+        if path := network.layout.path:  # the last layer sees the last units, and beside them the observation
+            self.inputs[-1] = new((*lead, rows, hidden[-1] + path))
 
     def tail(self, rows: int) -> "Pass":
         """Return the part of a pass that belongs to the last `rows` rows, in the same memory."""
         part = object.__new__(Pass)
         part.thin = self.thin
-        part.hidden = [x[..., -rows:, :] for x in self.hidden]
-        part.deltas = [x[..., -rows:, :] for x in self.deltas]
+        for name in ("hidden", "deltas", "inputs"):
+            setattr(part, name, [x[..., -rows:, :] for x in getattr(self, name)])
         part.normal = [normal and normal.tail(rows) for normal in self.normal]
         part.output, part._last = self.output[..., -rows:, :], self._last[..., -rows:, :]
         return part
 
     def forward(self, do: Operations, network: Network, x: Tensor) -> Tensor:
         """Return `output`, which then holds the outputs for inputs x, float32."""
-        x = cast(do, x, self._last.dtype)
+        x = seen = cast(do, x, self._last.dtype)
         for layer, hidden, normal in zip(network.layers, self.hidden, self.normal, strict=False):
             do.note(network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden)
             if normal:
                 normal.forward(do, layer)
             do.note(network.activate_, hidden)
             x = hidden
+        if network.layout.path:
+            x, units = self.inputs[-1], x.shape[-1]
+            for part, gain, into in zip((self.hidden[-1], seen), network.layout.gains, x.tensor_split([units], -1), strict=True):
+                do.note(torch.mul, part, gain, out=into)
         weight, bias, *_ = network.layers[-1]
         if self.thin:
             for h, b, w, out in _each(x, bias[..., 0], weight[..., 0], self._last[..., 0]):
@@ -249,12 +249,9 @@ class Pass:
         return self.output
 
     def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> Tensor:
-        """Leave in `network.gradient` the gradient of a sum, given its gradient `delta` by the outputs for inputs x.
-
-        Return that by the first layer's sums.
-        """
+        """Leave a sum's gradient in `network.gradient`, given that by the outputs; return that by the first layer's sums."""
         dtype = self._last.dtype
-        delta, inputs = cast(do, delta, dtype), [cast(do, x, dtype), *self.hidden]
+        delta, inputs = cast(do, delta, dtype), [cast(do, x, dtype), *self.inputs]
         last = len(self.hidden)
         for i in range(last, -1, -1):
             weight, bias, *_ = network.gradients[i]
@@ -284,7 +281,9 @@ class Pass:
         """
         product = torch.mul if self.thin and i == len(self.hidden) else network.product  # one output: an outer product
         out = self.deltas[i - 1]
-        do.note(product, delta, network.layers[i].weight.mT, out=out)
+        do.note(product, delta, network.layers[i].weight[..., : out.shape[-1], :].mT, out=out)
+        if network.layout.path and i == len(self.hidden):
+            do.note(out.mul_, network.layout.gains[0])
         do.note(network.deactivate, out, self.hidden[i - 1], grad_input=out)
         normal = self.normal[i - 1]
         return normal.backward(do, network.layers[i - 1], out, gradients) if normal else out

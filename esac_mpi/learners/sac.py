@@ -5,7 +5,7 @@ with targets and the temperature); ESAC's Algorithm 1, lines 13-23.
 
 Where we differ, or the sources leave a choice:
 - The actor's hidden layers and mean are `theta`, in the layout of the ES policy; its log standard deviation is a head of
-  its own, which never leaves the learner.
+  its own, which never leaves the learner. With policy.linear both heads see the observation beside the last hidden units.
 - The actor is a tanh-squashed Gaussian also under policy.output = "clip". There the policy that is evaluated acts by
   clip(mean) where the learner's own would by tanh(mean): the same sign and the same bounds, other values between.
 - The two critics' losses are added, and one step is taken (public ESAC code: one step each, with one Adam).
@@ -22,6 +22,7 @@ from torch import Tensor
 from esac_mpi import config as configuration
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
+from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.learners.network import Adam, Network
 from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.learners.training import Streams
@@ -41,9 +42,10 @@ class SAC(GradientLearner):
         super().__init__(start, config.sac)
         o, *hidden, a = layout.sizes
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
-        actor = np.concatenate([theta[:-a], head[:-a], theta[-a:], head[-a:]])  # its last layer is [mean; log std]
+        rows = np.pad(head[:-a].reshape(a, -1), [(0, 0), (0, layout.path)])  # a linear path into it begins at zero
+        actor = np.concatenate([theta[:-a], rows.ravel(), theta[-a:], head[-a:]])  # its last layer is [mean; log std]
         self._trunk = layout.d - a
-        self.actor = self.actor_network(Layout((o, *hidden, 2 * a), layout.layer_norm), actor)
+        self.actor = self.actor_network(Layout((o, *hidden, 2 * a), layout.layer_norm, layout.linear), actor)
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
         self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
         self.value = self.network(*value) if config.sac.value_network else None
@@ -58,7 +60,7 @@ class SAC(GradientLearner):
             self.adam["log_temperature"] = Adam(log_temperature, torch.zeros_like(log_temperature), config.sac.lr_sac)
             self.temperature = log_temperature.exp()  # the same bits as after a restart
         parts = Parts(self.actor, self.critic, self.value, self.target, self.temperature, self.adam)
-        self.update = Update(parts, config.sac)
+        self.update = CompiledUpdate(parts, config.sac) if self.compiled else Update(parts, config.sac)
         self.ready()
 
     @property

@@ -5,6 +5,7 @@ The learner gives the two things that differ: how it acts, and how it makes upda
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -52,14 +53,17 @@ def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: 
     """
     random, first, updates = streams(learner.seed, k), learner.env_steps, 0
     returns: list[float] = []
+    lengths: list[int] = []  # of those that are finite
     learner.update.start(learner.normaliser)
-    for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns):
+    for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns, lengths):
         yield False
         if learner.options.interleaved:
             updates += yield from learn(learner.env_steps - 1, random)
     if not learner.options.interleaved:
         updates = yield from learn(first, random)
-    return Phase.summed_up(learner.env_steps - first, returns, updates, **learner.update.means(updates))
+    length, means = float(np.mean(lengths)) if lengths else math.nan, learner.update.means(updates)
+    phase = Phase.summed_up(learner.env_steps - first, returns, updates, **means)
+    return replace(phase, episodic_length=length)
 
 
 def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Steps:
@@ -116,16 +120,19 @@ def due(rate: float, since: int, now: int) -> int:
 
 def _play(
     learner: Learner, act: Act, env: Env, k: int, random: np.random.Generator,
-    episodes: int, steps: int, cut: bool, returns: list[float],
+    episodes: int, steps: int, cut: bool, returns: list[float], lengths: list[int],
 ) -> Iterator[None]:  # fmt: skip
-    """Play the episodes of a phase into the replay; yield after each step, append each episode's return (nan: unstable)."""
+    """Play the episodes of a phase into the replay; yield after each step, append each episode's return (nan: unstable).
+
+    lengths: get the steps of those whose return is finite.
+    """
     stop = learner.env_steps + steps
     actor = learner.actor.numpy()
     while learner.env_steps < stop or (len(returns) < episodes and not cut):
         start = started(env, learner.seed, k, returns, limit=stop)
         if start is None:
             continue
-        (_, observation), total, ended = start, 0.0, False
+        (_, observation), total, ended, began = start, 0.0, False, learner.env_steps
         while not ended and not (cut and learner.env_steps == stop):
             action = act(actor, observation, random)
             learner.env_steps += 1
@@ -143,3 +150,4 @@ def _play(
                 actor = learner.actor.numpy()
         if ended:
             returns.append(total)
+            lengths += [learner.env_steps - began] * math.isfinite(total)

@@ -22,6 +22,7 @@ class Unexportable(Exception):
 def npz(policy: Any, out: Path) -> Actor:
     """Write arrays; return how they act, in plain numpy."""
     layers = policy.layout.layers(policy.theta)
+    layers[-1] = layers[-1]._replace(weight=policy.layout.unscaled(layers[-1].weight))
     arrays = {
         f"{name}{i}": array
         for i, layer in enumerate(layers)
@@ -40,8 +41,12 @@ def npz(policy: Any, out: Path) -> Actor:
     def act(x: np.ndarray) -> np.ndarray:
         if "mean" in p:
             x = np.clip((x - p["mean"]) / p["std"], -5, 5)
+        seen = x
         for i in range(len(layers)):
-            x = (hidden(x) if i else x) @ p[f"W{i}"].T + p[f"b{i}"]
+            x = hidden(x) if i else x
+            if x.shape[-1] < p[f"W{i}"].shape[1]:  # the linear path
+                x = np.concatenate([x, seen], -1)
+            x = x @ p[f"W{i}"].T + p[f"b{i}"]
             if f"gain{i}" in p:
                 x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * p[f"gain{i}"] + p[f"shift{i}"]
         return np.clip((p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"])
@@ -80,6 +85,7 @@ def sb3(policy: Any, out: Path) -> Actor:
         "clips its output": policy.output != "tanh",
         "standardises its observations": policy.normaliser is not None,
         "normalises its hidden layers": policy.layout.layer_norm,
+        "has a linear path": policy.layout.path > 0,
     }
     for what in (what for what, found in beyond.items() if found):
         raise Unexportable(

@@ -20,6 +20,7 @@ def module(policy: Any) -> Any:
     from torch import nn
 
     views, normaliser = policy.layout.views(policy.theta), policy.normaliser
+    views[-2] = policy.layout.unscaled(views[-2])
     parts: list[Any] = []
     for layer in policy.layout.grouped(views):
         parts.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
@@ -45,7 +46,10 @@ def module(policy: Any) -> Any:
         def forward(self, x: Any) -> Any:
             if normaliser is not None:
                 x = torch.clamp((x - self.mean) / self.std, -5.0, 5.0)
-            return torch.clamp(self.centre + self.span * self.layers(x), self.low, self.high)
+            if policy.layout.path:
+                x = torch.cat([self.layers[:-2](x), x], -1)
+            y = self.layers[-2:](x) if policy.layout.path else self.layers(x)
+            return torch.clamp(self.centre + self.span * y, self.low, self.high)
 
     return Actor().requires_grad_(False).eval()
 

@@ -19,7 +19,8 @@ import numpy as np
 from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved, unread
 
 SCHEMA = 3  # version of what the files hold
-NORMALISED = 4  # that of a policy with layer normalisation, which versions without it so refuse; the newest to read
+FORMS = {"linear": 5, "layer_norm": 4}  # those of a policy with either, which versions that do not know it so refuse
+NEWEST = 5  # to read
 RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
 TAIL = "tail"  # group of a history's newest rows, where older ones are in closed files
@@ -81,7 +82,7 @@ def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[st
 
     Array names may contain '/'. previous=True keeps the file that was there under its name with _prev. Raises Unsaved.
     """
-    schema = NORMALISED if attributes.get("layer_norm") else SCHEMA
+    schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
     return store(path, image(arrays, attributes), previous, schema)
 
 
@@ -204,8 +205,8 @@ def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
-    if not oldest <= schema <= NORMALISED:
-        reads = f"schemas {oldest} to {NORMALISED}"
+    if not oldest <= schema <= NEWEST:
+        reads = f"schemas {oldest} to {NEWEST}"
         raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}")
     return Header(schema, size, sha256)
 

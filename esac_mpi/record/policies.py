@@ -30,7 +30,8 @@ class Policy(policy.Policy):
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
-        layout = Layout(tuple(int(size) for size in about["sizes"]), bool(about.get("layer_norm", False)))
+        sizes = tuple(int(size) for size in about["sizes"])
+        layout = Layout(sizes, bool(about.get("layer_norm", False)), float(about.get("linear", 0.0)))
         _check(layout, theta, about)
         standard = [np.asarray(about[name], np.float32) for name in ("normaliser_mean", "normaliser_std") if name in about]
         normaliser = Normaliser(*standard) if standard else None
@@ -81,7 +82,8 @@ class Policy(policy.Policy):
         return actions
 
     def __repr__(self) -> str:
-        shape = "-".join(map(str, self.layout.sizes)) + (" layer_norm" if self.layout.layer_norm else "")
+        shape = "-".join(map(str, self.layout.sizes))
+        shape += "".join(f" {form}" for form in ("layer_norm", "linear") if getattr(self.layout, form))
         made = f"{self.kind} of generation {self.generation}"
         return f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} {self.activation} {self.output})"
 

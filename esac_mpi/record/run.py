@@ -120,21 +120,20 @@ class Run:
         place.compare(self.path, self.restored, self.config)
         if self.restored is not None:
             self.begins_from(self.restored.attributes.get("start", ""))
-        self._compare_task()
+            self._compare_task(self.restored)
 
     def begins_from(self, start: str) -> None:
         """Keep where the run began, JSON, in all its files; empty for nowhere else."""
         self.start = self._attributes["start"] = start
 
-    def _compare_task(self) -> None:
+    def _compare_task(self, restored: Checkpoint) -> None:
         """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
-        if self.restored is None:
-            return
-        was = self.restored.attributes
+        was = restored.attributes
+        self._attributes["settled"] = was.get("settled", "")
         self.task_changed = task.changes(was, self._attributes)
         if self.config.task.changed == "refuse":
             task.refuse(self.path, self.task_changed)
-        if told := task.told(was, self.restored.generation, self.task_changed):
+        if told := task.told(was, restored.generation, self.task_changed):
             self._attributes["task_changes"] = told
 
     def _take(self) -> None:
@@ -288,7 +287,7 @@ class Run:
         assert before is not None
         place.compare(self.path, before, self.config)
         self.restored, self._since = before, before.generation
-        self._compare_task()
+        self._compare_task(before)
         self._load(before)
         return before
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import NAMES, ConfigError, from_table, hint
@@ -91,7 +91,7 @@ def one(name: str, entry: Any, source: str) -> Range | Choices:
         raise Unusable(f"{source}: {name}: {reason}")
     if isinstance(entry, list):
         return choices(name, entry, source)
-    numbers = name in NAMES and hint(name) in (int, float)
+    numbers = name in NAMES and {hint(name), *get_args(hint(name))} & {int, float}
     if isinstance(entry, dict) and numbers:
         return bounded(name, entry, source)
     value(name, entry, source)  # which says what the field is

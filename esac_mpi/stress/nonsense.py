@@ -4,7 +4,7 @@ import json
 import random
 import string
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from esac_mpi import config
 from esac_mpi.config.reads import conditions, reads
@@ -58,6 +58,8 @@ def hint(name: str) -> Any:
 def fitting(choose: random.Random, name: str, toml: bool) -> str:
     """Return a value of the right type, small, seldom out of range."""
     kind = hint(name)
+    if get_origin(kind) is Union:
+        kind = choose.choice(get_args(kind))
     if get_origin(kind) is Literal:
         text = choose.choice(get_args(kind))
         return json.dumps(text) if toml else text

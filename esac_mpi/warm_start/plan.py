@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config
+from esac_mpi.config import Config, PolicyNetwork
 from esac_mpi.parts import ANEW, OBSERVATIONS, Part
 from esac_mpi.policy import Layout
 from esac_mpi.record import Checkpoint
@@ -70,7 +70,8 @@ def with_heads_as_here(source: Source, config: Config) -> Source:
         return source
     assert source.sizes is not None
     observations, choices = source.sizes
-    layout = Layout((observations, *source.network["policy.hidden"], choices), bool(source.network.get("policy.layer_norm")))
+    network = PolicyNetwork(**{name.removeprefix("policy."): value for name, value in source.network.items()})
+    layout = Layout((observations, *network.hidden, choices), network.layer_norm, network.path_gain)
     scale = layout.scale(factor)
     return replace(source, policies={name: scale * theta for name, theta in source.policies.items()})
 

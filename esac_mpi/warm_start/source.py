@@ -14,8 +14,8 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
-from esac_mpi.config import NAMES, Config, ConfigError, as_words, check, table_of, updated
-from esac_mpi.config.fields import shown
+from esac_mpi.config import NAMES, Config, ConfigError, PolicyNetwork, as_words, check, table_of, updated
+from esac_mpi.config.fields import shown, value_of
 from esac_mpi.counters import Counters
 from esac_mpi.directory import CHECKPOINT, PREVIOUS, is_run
 from esac_mpi.record import Away, Checkpoint, Refused, Unreadable, begun_otherwise
@@ -42,7 +42,7 @@ class Source:
     said: str  # as the person wrote it
     folder: Path  # in which its files are
     policies: dict[str, np.ndarray]  # float32 [d] by name; the one that counts first
-    network: dict[str, Any]  # policy.hidden, policy.activation, policy.layer_norm
+    network: dict[str, Any]  # policy.hidden, activation, layer_norm, linear and linear_gain, by their whole names
     output: str  # how its policies' outputs are bounded
     sizes: tuple[int, int] | None  # of observation and action, where its files say so
     discrete: bool | None  # whether an action is a choice, where its files say so
@@ -115,7 +115,7 @@ def of_run(said: str, path: Path, whole: bool) -> Source:
     counts = {f.name: int(state.get(f"counters.{f.name}", 0)) for f in fields(Counters)}
     before = json.loads(attributes.get("start") or "{}")
     return Source(
-        said, path, policies(config, state), network(config),
+        said, path, policies(config, state), network(config.policy),
         ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output,
         (int(sizes[0]), int(sizes[-1])) if sizes else None,
         bool(attributes["discrete"]) if "discrete" in attributes else None,
@@ -133,14 +133,18 @@ def of_run(said: str, path: Path, whole: bool) -> Source:
 def of_policy(said: str, path: Path) -> Source:
     """Return a policy alone. Raises Unreadable."""
     found = Policy.load(path)
-    (o, *hidden, a), sums = found.layout.sizes, None
+    layout, sums = found.layout, None
+    o, *hidden, a = layout.sizes
+    activation: Any = found.activation
+    gain = layout.linear or PolicyNetwork.linear_gain
+    form = PolicyNetwork(tuple(hidden), activation, layout.layer_norm, layout.path > 0, gain)
     if (normaliser := found.normaliser) is not None:
         mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
         sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
     sha256 = hashlib.sha256(np.ascontiguousarray(found.theta, "<f4").tobytes()).hexdigest()
     return Source(
         said, path.parent, {found.kind: found.theta.copy()},
-        {"policy.hidden": tuple(hidden), "policy.activation": found.activation, "policy.layer_norm": found.layout.layer_norm},
+        network(form),
         found.output, (o, a), found.discrete, sums is not None, sums,
         {
             "from": said, "path": str(path.resolve()), "kind": "policy", "policy": found.kind, "task": found.task,
@@ -178,9 +182,10 @@ def policies(config: Config, state: Mapping[str, np.ndarray]) -> dict[str, np.nd
     return dict(found.policies)
 
 
-def network(config: Config) -> dict[str, Any]:
+def network(policy: PolicyNetwork) -> dict[str, Any]:
     """Return what the policies of two runs must have in common beside the sizes of observation and action."""
-    return {f"policy.{name}": getattr(config.policy, name) for name in ("hidden", "activation", "layer_norm")}
+    names = "hidden", "activation", "layer_norm", "linear", *(["linear_gain"] if policy.linear else [])
+    return {f"policy.{name}": getattr(policy, name) for name in names}
 
 
 def standardised(config: Config) -> bool:
@@ -197,11 +202,10 @@ def obstacles(source: Source, config: Config, env: envs.Env, d: int, run_directo
         unspent = next(n for n in count(config.seed + 1) if n not in source.seeds)
         told = f"it was made with seed {config.seed}, whose noise and episodes would come again; choose another --seed"
         yield Obstacle(told, {"seed": unspent})
-    networks = source.network, network(config)
-    for name, was in networks[0].items():
-        if was != (now := networks[1][name]):
+    for name, was in source.network.items():
+        if was != (now := value_of(config, name)):
             yield Obstacle(f"its policies have {name} = {listed(was)}, this run's {listed(now)}", {name: was})
-    yield from other_sizes(source, config, env, d if networks[0] == networks[1] else source.theta.size)
+    yield from other_sizes(source, config, env, d if source.network == network(config.policy) else source.theta.size)
     if source.standardises != standardised(config):
         seen = "standardised" if source.standardises else "plain"
         name, *others = (f"{table_of(algorithm)}.observation_normalisation" for algorithm in (config.algorithm, *ALGORITHMS))

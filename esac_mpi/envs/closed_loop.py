@@ -1,0 +1,140 @@
+"""The closed loop of a task whose formulas are ours: policy and physics in turn, then rewards.
+
+The loop is `kernels.Loop`. The rewards of a run are made at once, of what it traced, so that its
+steps share numpy's cost of a call. The same formulas take the numbers of a single step.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import mujoco
+import numpy as np
+
+from esac_mpi import kernels
+from esac_mpi.envs import is_of
+from esac_mpi.turns import LONGEST
+
+Call = tuple[Any, ...]  # a function and its arguments
+Calls = Sequence[Call]
+Part = np.ndarray | tuple[np.ndarray, float, float]  # a live view, float64, alone or with its range
+Parts = Sequence[Part]
+Judge = Callable[[Any, Any, np.ndarray, Any], tuple[Any, Any]]
+FLOAT32 = np.dtype(np.float32)  # sooner than the type
+OVERFLOWS = math.sqrt(sys.float_info.max)
+FEW = 6  # steps that are judged sooner one by one
+
+
+class Run(NamedTuple):
+    """What n steps gave, and the reward nan of a last one that the physics could not make."""
+
+    observations: np.ndarray  # float32 [n + 1, observation]; only the last may be not finite
+    actions: np.ndarray  # float32 [n, action]
+    rewards: list[float]
+    terminated: bool
+
+
+class ClosedLoop:
+    """A task in MuJoCo: what advances it, what is observed (clipped to its range), how it pays.
+
+    traced: what `judge` reads, number by number. judge(before, after, actions, healthy) returns
+    reward and whether the task goes on. It is given the floats of a single step, or arrays [n] of a
+    run, actions float32 [action] or [n, action]. A number at an end of its range or beyond, or nan,
+    ends a run, and nothing else can terminate: healthy = all numbers lie inside after the step.
+    alarms: int32, end a run where one is not 0. begin: calls before the first step of a run.
+    restart(seed): puts the simulator in a start state; None = the library must.
+    """
+
+    def __init__(
+        self, ctrl: np.ndarray, advance: Calls, observed: Parts, traced: Parts, judge: Judge,
+        alarms: np.ndarray, begin: Calls = (), restart: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        parts = [
+            part if isinstance(part, tuple) else (part, -np.inf, np.inf)
+            for part in (*observed, *traced)
+        ]  # fmt: skip
+        views = tuple(view for view, _, _ in parts)
+        ranges = np.hstack([np.full((view.size, 2), ends).T for view, *ends in parts])
+        self._sees = sum(view.size for view in views[: len(observed)])
+        calls = tuple(begin), tuple(advance)
+        self._loop = kernels.Loop(ctrl, *calls, self._sees, views, ranges.copy(), alarms)
+        self._judge = judge
+        self._acts = ctrl.size
+        self._pair = np.empty((2, ranges.shape[1] - self._sees))  # what a single step traces
+        self._most = 1  # steps that take LONGEST, by the last run
+        self.restart = restart
+
+    def look(self) -> np.ndarray:
+        """Observe the state as it is."""
+        observations = np.empty((1, self._sees), np.float32)
+        nothing = np.empty((0, self._acts), np.float32)
+        self._loop.run(None, None, None, observations, self._pair[:1], nothing)
+        return observations[0]
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """Take an action, float32 [action]; return observation, reward and termination."""
+        action = np.ascontiguousarray(action, FLOAT32)
+        observations = np.empty((2, self._sees), FLOAT32)
+        self._loop.run(None, None, None, observations, self._pair, action)
+        before, after = self._pair.tolist()
+        reward, goes_on = self._judge(before, after, action, self._loop.within)
+        return observations[1], float(reward), not goes_on
+
+    def run(self, drive: Callable[..., None], observation: np.ndarray, most: int) -> Run:
+        """Take up to `most` steps by a policy's `drive`, fewer where these would take too long.
+
+        A step that the physics cannot make terminates.
+        """
+        most = min(most, self._most)
+        observations = np.empty((most + 1, self._sees), np.float32)
+        traces = np.empty((most + 1, self._pair.shape[1]))
+        actions = np.empty((most, self._acts), np.float32)
+        observations[0] = observation
+        loop = self._loop
+        start = time.monotonic()
+        failed = False
+        try:
+            drive(loop, observations, traces, actions)
+        except Exception as error:
+            if not is_unstable(error):
+                raise
+            failed = True
+        self._most = 1 + int(LONGEST * loop.steps / (time.monotonic() - start + 1e-9))
+        n = loop.steps - failed
+        rewards, goes_on = self._judged(traces[: n + 1], actions[:n])
+        if failed:
+            rewards.append(np.nan)
+        return Run(observations[: n + 1], actions[:n], rewards, failed or not goes_on)
+
+    def _judged(self, traces: np.ndarray, actions: np.ndarray) -> tuple[list[float], bool]:
+        """Judge a run: step by step where there are few, as numpy's calls would cost more."""
+        n = len(actions)
+        rewards: list[float] = []
+        goes_on = True
+        if n > FEW:
+            healthy = np.ones(n, bool)
+            healthy[-1] = self._loop.within
+            numbers = traces.T
+            found, goes_on = self._judge(numbers[:, :-1], numbers[:, 1:], actions, healthy)
+            return found.tolist(), bool(np.all(goes_on))
+        rows = traces.tolist()
+        for i, action in enumerate(actions, 1):
+            within = i < n or self._loop.within
+            reward, goes_on = self._judge(rows[i - 1], rows[i], action, within)
+            rewards.append(float(reward))
+        return rewards, bool(goes_on)
+
+
+def is_unstable(error: BaseException) -> bool:
+    """Return whether an error is MuJoCo's about its physics, or dm_control's (not imported)."""
+    of_suite = is_of(error, "dm_control.rl.control", "PhysicsError")
+    return of_suite or isinstance(error, mujoco.FatalError)
+
+
+def power(value: Any) -> Any:
+    """Square a number, or each of an array, by C's power, as the libraries do: not the product."""
+    if isinstance(value, float):
+        return math.inf if abs(value) > OVERFLOWS else value**2  # where Python's raises
+    return np.array([power(one) for one in value.tolist()])

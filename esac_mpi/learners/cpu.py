@@ -1,0 +1,113 @@
+"""Which kernels make a learner's updates on a CPU (learner.kernels), and what brings them in.
+
+compiled   SAC's whole update in C (_learner.c); the same bits on every CPU with AVX2 or AVX-512
+mkl        torch after a library that answers for MKL (_mkl.c), which is fast on AMD, too, by that
+torch      torch as it is
+"""
+
+import ctypes
+import importlib
+import importlib.util
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.config import Config
+from esac_mpi.learners import NoDevice
+
+MOST_HIDDEN = 7  # layers; _learner.c has it too
+BUILT = importlib.util.find_spec("esac_mpi._learner") is not None
+LEARNER: Any = importlib.import_module("esac_mpi._learner") if BUILT else None
+KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
+NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name
+NOT_BUILT = "this installation has none of them; install esac_mpi where there is GCC, on x86-64"
+
+
+def settled(config: Config, learner: str) -> Config:
+    """The configuration with what "auto" means on this machine. learner: a key of LEARNERS."""
+    kernels = config.learner.kernels
+    if kernels == "auto":
+        kernels = "torch" if why_not_mkl() or not is_amd() else "mkl"
+        kernels = kernels if why_not_compiled(config, learner) else "compiled"
+    return replace(config, learner=replace(config.learner, kernels=kernels))
+
+
+def prepare(config: Config, learner: str) -> None:
+    """Bring in what the configuration names, before torch is imported. Raises NoDevice."""
+    kernels = config.learner.kernels
+    why = why_not(config, learner)
+    if why:
+        raise NoDevice(f"learner.kernels = {kernels}: {why}")
+    if kernels == "mkl" and not mkl_is_told():
+        ctypes.CDLL(str(mkl_library()), mode=ctypes.RTLD_GLOBAL)
+
+
+def why_not(config: Config, learner: str) -> str:
+    """Say why this process cannot have the kernels that are named; empty if it can."""
+    kernels = config.learner.kernels
+    if kernels == "auto":
+        return "which kernels it means was not settled"
+    if kernels == "torch":
+        told = "a training before has led MKL to its fast path in this process"
+        return f"{told}: start another one for this training" if mkl_is_told() else ""
+    return why_not_mkl() if kernels == "mkl" else why_not_compiled(config, learner)
+
+
+def why_not_compiled(config: Config, learner: str) -> str:
+    """Return why SAC's update in C cannot make the updates; empty if it can."""
+    table, policy = config.learner, config.policy
+    if learner != "sac":
+        return f"they make SAC's updates, and algorithm = {config.algorithm} has none"
+    wanted = {
+        "policy.activation = relu": policy.activation == "relu",
+        "policy.layer_norm = false": not policy.layer_norm,
+        "sac.critic_layer_norm = false": not config.sac.critic_layer_norm,
+        f"policy.hidden of 1 to {MOST_HIDDEN} layers": 1 <= len(policy.hidden) <= MOST_HIDDEN,
+        "sac.value_network = false": not config.sac.value_network,
+        "learner.precision = fp32": table.precision == "fp32",
+        "learner.threads = 1": table.threads == 1,
+    }
+    if missing := [name for name, met in wanted.items() if not met]:
+        return f"they need {', '.join(missing)}; torch takes all"
+    if not BUILT:
+        return NOT_BUILT
+    return "" if KIND else "they need a CPU with AVX2 and FMA"
+
+
+def why_not_mkl() -> str:
+    """Return why MKL cannot be led to its fast path; empty if it can."""
+    if mkl_library() is None:
+        return NOT_BUILT
+    late = "torch" in sys.modules and not mkl_is_told()
+    told = "this process has imported torch before, and MKL has made its choice"
+    return f"{told}: start the training first" if late else ""
+
+
+def mkl_library() -> Path | None:
+    """Return where the library is that answers for MKL, None where it was not built."""
+    found = importlib.util.find_spec("esac_mpi._mkl")
+    return Path(found.origin) if found and found.origin else None
+
+
+def mkl_is_told() -> bool:
+    """Return whether this process has the library that answers for MKL."""
+    maps, library = Path("/proc/self/maps"), mkl_library()
+    return library is not None and maps.exists() and str(library) in maps.read_text()
+
+
+def limit(rounds: int = 50_000, repeats: int = 50) -> float | None:
+    """Floating-point operations of this core at best [1/s]; None where that cannot be told."""
+    if not KIND:
+        return None
+    rates = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        rates.append(LEARNER.multiply_adds(rounds) / (time.perf_counter() - start))
+    return float(max(rates))
+
+
+def is_amd(info: Path = Path("/proc/cpuinfo")) -> bool:
+    """Return whether this CPU is one of AMD's, which MKL does not take for what it is."""
+    return info.exists() and "AuthenticAMD" in info.read_text(errors="replace")

@@ -1,0 +1,98 @@
+"""SAC's update from the papers' formulas, by modules, autograd and torch's Adam, and learners that are put where it is hard."""
+
+import math
+
+import numpy as np
+import torch
+from gradients import modules
+from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
+
+from esac_mpi.learners.sac import SAC
+
+
+class Plain:
+    """An update of SAC by modules, autograd and torch.optim.Adam, from the papers' formulas, in double precision."""
+
+    def __init__(self, sac: SAC):
+        self.options, self.columns = sac.options, sac.replay.columns
+        activation = sac._activation
+        self.networks = {"actor": modules(sac.actor, activation), "critic": modules(sac.critic)}
+        if sac.value:
+            self.networks["value"] = modules(sac.value)
+        self.target = modules(sac.target)
+        self.adam = {name: self.optimiser([p for m in ms for p in m.parameters()]) for name, ms in self.networks.items()}
+        self.log_temperature = torch.tensor(math.log(float(sac.temperature)), dtype=torch.float64, requires_grad=True)
+        if sac.options.automatic_temperature:
+            self.adam["log_temperature"] = self.optimiser([self.log_temperature])
+
+    def optimiser(self, parameters) -> torch.optim.Adam:
+        return torch.optim.Adam(parameters, lr=self.options.lr_sac)
+
+    def policy(self, observation, noise):
+        """Return action and log pi by torch's own distributions."""
+        mean, log_std = self.networks["actor"][0](observation).chunk(2, -1)
+        scale = log_std.clamp(-20, 2).exp()
+        gaussian = mean + scale * noise
+        squashed = TransformedDistribution(Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)])
+        action = squashed.transforms[0](gaussian)
+        return action, squashed.log_prob(action)
+
+    def q(self, critics, observation, action) -> list[torch.Tensor]:
+        return [critic(torch.cat((observation, action), 1))[:, 0] for critic in critics]
+
+    def descend(self, name: str, loss: torch.Tensor) -> float:
+        parameters = self.adam[name].param_groups[0]["params"]  # the actor's loss also depends on the critics'
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            p.grad = gradient
+        self.adam[name].step()
+        return float(loss.detach())
+
+    def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
+        """Make an update in the order value, critics, actor, temperature, target; return what it measures."""
+        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
+        observation, following = batch["observation"], batch["next_observation"]
+        noise1, noise2 = torch.from_numpy(noise).double()
+        temperature, measured = self.log_temperature.exp().detach(), {}
+        with torch.no_grad():
+            if "value" in self.networks:
+                action, log_prob = self.policy(observation, noise1)
+                wanted = torch.minimum(*self.q(self.networks["critic"], observation, action)) - temperature * log_prob
+                value = self.target[0](following)[:, 0]
+            else:
+                action, log_prob = self.policy(following, noise1)
+                value = torch.minimum(*self.q(self.target, following, action)) - temperature * log_prob
+            backup = batch["reward"] + self.options.gamma * (1 - batch["terminated"]) * value
+        if "value" in self.networks:
+            loss = ((self.networks["value"][0](observation)[:, 0] - wanted) ** 2).mean() / 2
+            measured["value_loss"] = self.descend("value", loss)
+        losses = [((q - backup) ** 2).mean() / 2 for q in self.q(self.networks["critic"], observation, batch["action"])]
+        measured["critic_loss"] = self.descend("critic", sum(losses))
+        action, log_prob = self.policy(observation, noise2)
+        q = torch.minimum(*self.q(self.networks["critic"], observation, action))
+        measured |= {"mean_q": q.mean().item(), "temperature": temperature.item(), "entropy": -log_prob.mean().item()}
+        measured["actor_loss"] = self.descend("actor", (temperature * log_prob - q).mean())
+        if "log_temperature" in self.adam:
+            a = action.shape[1]
+            self.descend("log_temperature", -(self.log_temperature.exp() * (log_prob.detach() - a)).mean())
+        followed = self.networks.get("value") or self.networks["critic"]
+        with torch.no_grad():
+            for own, its in zip(self.target, followed, strict=True):
+                for p, new in zip(own.parameters(), its.parameters(), strict=True):
+                    p += self.options.tau * (new - p)
+        return measured
+
+
+def perturbed(sac: SAC) -> SAC:
+    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
+    random = torch.Generator().manual_seed(3)
+    for values in (sac.target.values, *(adam.values for name, adam in sac.adam.items() if name != "log_temperature")):
+        values.add_(0.3 * torch.randn(values.shape, generator=random))
+    return sac
+
+
+def saturated(sac: SAC) -> SAC:
+    """Move the medians of both log standard deviations to the bounds, so that about half of them are outside."""
+    observations = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (500, 3)))
+    median = modules(sac.actor, sac._activation)[0](observations)[:, -2:].detach().median(0).values
+    sac.actor.tensors[-1][0, -2:] += torch.tensor([2.0, -20.0]) - median
+    return sac

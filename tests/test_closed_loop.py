@@ -1,0 +1,290 @@
+"""Episodes in the compiled loop against single steps, bit for bit, and against its numpy twin."""
+
+import os
+import signal
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from test_fast_envs import GYMNASIUM, SUITE, both
+
+from esac_mpi import kernels
+from esac_mpi.envs import (
+    UnstablePhysics,
+    closed_loop,
+    make,
+    mujoco_tasks,
+    suite_tasks,
+    warning_counts,
+)
+from esac_mpi.envs.closed_loop import Run
+from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.rollout import SLICE, Episode, play, playing
+from esac_mpi.transitions import Recorder
+
+ALARMS = np.zeros((2, 2), np.int32)[:, 1]
+LOOPS = {"numpy": kernels.NumpyLoop, kernels.NAME: kernels.Loop}
+
+
+def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
+    sizes = env.observation_size, width, env.action_size
+    layout = Layout(sizes, linear=4.0 if seed else 0.0)
+    random = np.random.default_rng(seed)
+    mean = random.normal(0, 0.1, env.observation_size)
+    std = random.uniform(0.5, 2, env.observation_size)
+    normaliser = Normaliser(mean.astype(np.float32), std.astype(np.float32)) if seed else None
+    policy = Policy(layout, "relu", "tanh", env.low, env.high, normaliser)
+    theta = layout.initial(seed, 0)
+    return policy.set(theta + random.normal(0, 0.05, theta.size).astype(np.float32) if seed else theta)
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Let runs take SLICE steps however long these last, also the first of an environment."""
+    monkeypatch.setattr(closed_loop, "LONGEST", 1e6)
+    return lambda env: monkeypatch.setattr(env.closed_loop, "_most", SLICE) or env
+
+
+def played(
+    env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0
+) -> tuple[Episode, np.ndarray, np.ndarray]:  # fmt: skip
+    """Play an episode in the loop or step by step; return it, what was observed and transitions."""
+    seen: list[np.ndarray] = []
+    disturb = (lambda action: None) if one_by_one else None
+    recorder = Recorder(env, env.horizon)
+    episode = play(recorder, policy, seed, lambda row: seen.append(row.copy()), cap, disturb)
+    return episode, np.array(seen), recorder.rows[: recorder.count]
+
+
+@pytest.mark.parametrize("id", GYMNASIUM + SUITE)
+def test_an_episode_in_the_loop_is_that_of_single_steps(id):
+    env, _ = both(id)
+    for seed in (0, 1):
+        fast, *found = played(env, policy_of(env, seed), False, seed, 150)
+        slow, *expected = played(env, policy_of(env, seed), True, seed, 150)
+        assert fast == slow == play(env, policy_of(env, seed), seed, cap=150)
+        assert fast.episodic_length == len(found[0]) == len(found[1]) <= 150
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_the_loop_is_used_by_recorders_too(monkeypatch):
+    env, _ = both("HalfCheetah-v5")
+    recorder = Recorder(env, 20)
+    monkeypatch.setattr(env, "step", None)
+    assert play(recorder, policy_of(env), 3, cap=20).episodic_length == recorder.count == 20
+
+
+FORMULAS = {
+    "power": closed_loop.power,
+    "gaussian": lambda x: suite_tasks._gaussian(x, 0.7),
+    "bell": lambda x: suite_tasks._bell(x, 0.7),
+    "linear": lambda x: suite_tasks._linear(x, 0.7, 0.5),
+    "positive": suite_tasks._positive,
+    "cost": lambda x: mujoco_tasks._control_cost(0.1, np.stack([x, x, x], -1).astype("f")),
+    "cost of many": lambda x: mujoco_tasks._control_cost(0.1, np.stack([x] * 9, -1).astype("f")),
+}
+
+
+@pytest.mark.parametrize("formula", FORMULAS.values(), ids=FORMULAS)
+def test_a_formula_has_the_same_bits_for_floats_and_for_arrays(formula):
+    numbers = np.random.default_rng(0).normal(size=999)
+    numbers[:4] = 0.0, np.nan, np.inf, 1e18
+    np.testing.assert_array_equal(formula(numbers), [formula(x) for x in numbers.tolist()])
+
+
+def test_a_reset_passes_gymnasiums_by(monkeypatch):
+    env, library = both("Hopper-v5")
+    monkeypatch.setattr(env._env, "reset", None)
+    np.testing.assert_array_equal(env.reset(7), library.reset(7))
+
+
+def test_others_get_their_turn_and_an_episode_ends_at_its_horizon_or_cap(full, monkeypatch):
+    env = full(both("Swimmer-v5")[0])
+    assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3
+    assert play(env, policy_of(env), 0).episodic_length == env.horizon == 1000
+    monkeypatch.setattr(closed_loop, "LONGEST", 0.0)  # after the next run, one step each
+    assert len(list(playing(env, policy_of(env), 0, cap=SLICE + 5))) == 6
+
+
+def test_a_warning_within_a_run_ends_what_is_kept(full, monkeypatch):
+    steps = []
+
+    def step(model: Any, data: Any, frames: int) -> None:
+        mujoco.mj_step(model, data, frames)
+        steps.append(data)
+        if len(steps) % 9 == 5:
+            warning_counts(data)[0] = 1
+
+    monkeypatch.setattr(mujoco_tasks, "mj_step", step)
+    env = full(make("HalfCheetah-v5"))
+    found = [played(env, policy_of(env), one_by_one, cap=9) for one_by_one in (False, True)]
+    assert [(episode.episodic_length, len(rows)) for episode, _, rows in found] == [(9, 4)] * 2
+    assert np.isnan([episode.episodic_return for episode, *_ in found]).all()
+    np.testing.assert_array_equal(found[0][2], found[1][2])
+
+
+@pytest.mark.parametrize("id", ["dm_control/cheetah-run-v0", "HalfCheetah-v5"])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one, full):
+    env = full(both(id)[0])
+    data = env._env.physics.data.ptr if id in SUITE else env._env.unwrapped.data
+    steps = []
+
+    def break_down(row: np.ndarray) -> None:
+        steps.append(row)
+        if len(steps) == SLICE + 1:  # before that step, or in the loop after its run
+            data.qvel[0] = np.nan
+
+    disturb = (lambda action: None) if one_by_one else None
+    recorder = Recorder(env, 3 * SLICE)
+    episode = play(recorder, policy_of(env), 0, break_down, 3 * SLICE, disturb)
+    assert np.isnan([episode.episodic_return, episode.sign_return]).all()
+    at = SLICE + 1 if one_by_one else 2 * SLICE + 1
+    # the suite raises; Gymnasium's physics is repaired and goes on
+    assert episode.episodic_length == (at if id in SUITE else 3 * SLICE)
+    assert recorder.count == at - 1
+
+
+def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypatch):
+    env, _ = both("HalfCheetah-v5")
+    rows = np.zeros((4, env.observation_size), np.float32)
+    rows[-1, 2] = np.inf
+    run = Run(rows, np.zeros((3, env.action_size), np.float32), [1.0] * 3, False)
+    monkeypatch.setattr(env.closed_loop, "run", lambda drive, observation, most: run)
+    episode = play(env, policy_of(env), 0)
+    assert (np.isnan(episode.episodic_return), episode.episodic_length) == (True, 3)
+    assert env.not_finite == "observation[2] is inf"
+
+
+def toy(kind: Any, advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]:
+    """A loop over a point: observes two numbers, the first up to 2, and traces their product."""
+    state = np.array([[1.0, 9.0], [0.5, 9.0]])  # observed: its first column
+    product = np.zeros(1)
+    multiply = (np.multiply, state[:1, 0], state[1:, 0], product)
+    ranges = np.array([[-2.0, -np.inf, -np.inf], [2.0, np.inf, high]])
+    ctrl = np.zeros(1)
+    calls = (*advance(state, ctrl), multiply)
+    ALARMS[:] = 0
+    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, ALARMS), state
+
+
+def arrays(n: int) -> tuple[np.ndarray, ...]:
+    """Room for n steps of a toy."""
+    return np.zeros((n + 1, 2), np.float32), np.zeros((n + 1, 1)), np.zeros((n, 1), np.float32)
+
+
+def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
+    return ((np.add, state[:1, 0], ctrl, state[:1, 0]),)
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_what_a_loop_reads(kind):
+    """1 + 0.5, 2 and 3.5: times 0.5; the trace ends the run at its bound, here 1.75."""
+    loop, _ = toy(kind, pushed, high=1.75)
+    observations, traces = np.zeros((5, 2), np.float32), np.zeros((5, 1))
+    pushes = np.array([[0.5], [0.5], [1.5], [9.0]], np.float32)
+    loop.run(None, None, None, observations, traces, pushes)
+    assert (loop.steps, loop.within) == (3, False)
+    assert traces.ravel().tolist() == [0.5, 0.75, 1.0, 1.75, 0.0]
+    assert observations[:, 0].tolist() == [0.0, 1.5, 2.0, 2.0, 0.0]  # row 0 is the caller's
+    assert observations[1:4, 1].tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_a_number_that_is_not_finite_ends_a_run(kind):
+    loop, state = toy(kind, pushed)
+    state[1, 0] = np.nan
+    loop.run(None, None, None, *arrays(3))
+    assert (loop.steps, loop.within) == (1, False)
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_an_alarm_ends_a_run_and_no_step_observes(kind):
+    loop, _ = toy(kind, pushed)
+    rows, *others = arrays(0)
+    loop.run(None, None, None, rows, *others)
+    assert (loop.steps, rows[0].tolist()) == (0, [1.0, 0.5])
+    ALARMS[1] = 1
+    loop.run(None, None, None, *arrays(3))
+    assert (loop.steps, loop.within) == (1, True)
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+def test_an_error_of_a_call_is_raised_and_the_steps_are_known(kind):
+    def failing(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
+        def fail() -> None:
+            if ctrl[0] > 1:
+                raise UnstablePhysics("no")
+
+        return (*pushed(state, ctrl), (fail,))
+
+    loop, _ = toy(kind, failing)
+    actions = np.array([[0.5], [2.0], [0.5]], np.float32)
+    with pytest.raises(UnstablePhysics):
+        loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), actions)
+    assert loop.steps == 2
+
+
+def test_a_signal_is_heard_within_a_run():
+    class Heard(Exception):
+        pass
+
+    def hear(number: int, frame: object) -> None:
+        raise Heard
+
+    loop, _ = toy(kernels.Loop, lambda state, ctrl: ((os.kill, os.getpid(), signal.SIGUSR1),))
+    before = signal.signal(signal.SIGUSR1, hear)
+    try:
+        with pytest.raises(Heard):
+            loop.run(None, None, None, *arrays(98))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert loop.steps <= 2
+
+
+@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("id", ["Hopper-v5", "dm_control/cartpole-swingup-v0"])
+def test_the_twins_play_the_same_bits(id, kind, monkeypatch):
+    env, _ = both(id)
+    expected, *observed = played(env, policy_of(env), False, cap=100)
+    monkeypatch.setattr(kernels, "Loop", kind)
+    made = type(env)(id)
+    assert isinstance(made.closed_loop._loop, kind)
+    if kind is not kernels.Loop or kernels.NAME == "numpy":
+        found, *others = played(made, policy_of(made), False, cap=100)
+        assert found == expected
+        np.testing.assert_array_equal(others[0], observed[0])
+
+
+@pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
+def test_a_loop_refuses_what_does_not_fit():
+    low = -np.ones(1, np.float32)
+    one, ctrl, calm = np.ones(1), np.zeros(1), np.zeros(2, np.int32)
+    for views in ((np.zeros(2),), (), (np.zeros(1, np.float32),)):
+        with pytest.raises(ValueError, match="views"):
+            kernels.Loop(ctrl, (), (), 1, views, np.ones((2, 1)), calm)
+    with pytest.raises(ValueError, match="alarms"):
+        kernels.Loop(ctrl, (), (), 1, (one,), np.ones((2, 1)), one)
+    loop, _ = toy(kernels.Loop, pushed)
+    rows, traces, actions = arrays(1)
+    others = (rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, traces[1:])
+    for wrong in others:
+        with pytest.raises(ValueError, match="numbers of type"):
+            loop.run(None, None, None, *wrong)
+    with pytest.raises(ValueError, match="network"):
+        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", low, -low), None, None, *arrays(1))
+
+
+def test_an_error_of_mujoco_is_unstable_physics(full):
+    env = full(both("HalfCheetah-v5")[0])
+    observation, policy = env.reset(0), policy_of(env)
+
+    def fail(*arrays: Any) -> None:
+        policy.drive(*arrays)
+        raise mujoco.FatalError("stack overflow")
+
+    run = env.closed_loop.run(fail, observation, 3)
+    assert (len(run.observations), len(run.actions), run.terminated) == (3, 2, True)
+    assert np.isnan(run.rewards).tolist() == [False, False, True]

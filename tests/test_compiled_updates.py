@@ -1,0 +1,257 @@
+"""SAC's update in C: the formulas, the same bits whatever the vectors, and when a run has it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import environment, run
+from gradients import Line, distance, flat, same
+from plain_sac import Plain, perturbed, saturated
+from small_sac import fill, learn, learner
+from whole_runs import assert_same_run
+
+from esac_mpi.check import speed
+from esac_mpi.config import Config, updated
+from esac_mpi.learners import cpu, settled
+from esac_mpi.learners.compiled import CompiledUpdate
+from esac_mpi.record import Run
+
+KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
+compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
+COMPILED = {"learner__kernels": "compiled"}
+SIZES = [((8, 8), 64), ((16,), 37), ((40, 33, 50), 64), ((96, 64), 150), ((8, 1), 64), ((3, 5, 7, 9, 11, 13, 15), 5)]
+PATH = {"policy__linear": True, "policy__linear_gain": 3.0}
+FORMS: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
+
+
+def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
+    sac = learner(sizes, **COMPILED, **form)
+    assert isinstance(sac.update, CompiledUpdate)
+    sac.update = CompiledUpdate(sac.update.parts, sac.options, kind)
+    return sac
+
+
+@compiled
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("hidden", "batch"), SIZES)
+def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, form, kind):
+    """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
+    form = {"sac__batch_size": batch, **form}
+    sac = saturated(perturbed(in_c((3, *hidden, 2), kind, **form)))
+    plain = Plain(sac)
+    for step in range(5):
+        measured = learn(sac, seed=step)
+        expected = plain.learn(sac.update.rows, sac.update.noise)
+        assert measured == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        for name, members in plain.networks.items():
+            assert distance(getattr(sac, name).gradient, flat(members, "grad")) < 1e-5, (name, step)
+    for name, members in plain.networks.items():
+        assert torch.allclose(getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6), name
+    assert torch.allclose(sac.target.values.double(), flat(plain.target), rtol=1e-4, atol=1e-6)
+    assert sac.temperature.item() == pytest.approx(plain.log_temperature.exp().item(), rel=1e-6)
+
+
+@compiled
+@pytest.mark.skipif(len(KINDS) < 2, reason="one kind of vectors here")
+@pytest.mark.parametrize("sizes", [(3, 8, 8, 2), (17, 64, 64, 6), (5, 40, 33, 50, 1), (30, 100, 17)])
+@pytest.mark.parametrize("path", [{}, PATH])
+def test_bits_do_not_depend_on_the_vectors(sizes, path):
+    found = []
+    for kind in KINDS:
+        form = {"sac__batch_size": 37, "sac__automatic_temperature": True, **path}
+        sac = perturbed(in_c(sizes, kind, **form))
+        found.append((sac, [learn(sac, seed=step) for step in range(3)]))
+    (one, measured), (other, also) = found
+    assert measured == also
+    assert same(one.arrays(), other.arrays())
+
+
+@compiled
+@pytest.mark.parametrize("sign", [1, -1])
+def test_log_prob_holds_where_tanh_saturates(sign):
+    """At u = 30.5: log pi = log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 u to double precision."""
+    sac = in_c((1, 8, 8, 1), sac__batch_size=1)
+    sac.actor.values.zero_()
+    sac.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
+    fill(sac)
+    sac.update.noise[:] = 0.5
+    sac.update.learn_critics()
+    sac.update.learn_actor()
+    expected = -0.125 - np.log(2 * np.pi) / 2 - (2 * np.log(2) - 2 * abs(sign * 30.0 + 0.5))
+    assert -sac.update.means(1)["entropy"] == pytest.approx(expected, rel=1e-6)
+
+
+@compiled
+def test_numbers_that_are_not_finite_stay_so():
+    sac = in_c()
+    fill(sac)
+    sac.update.rows[3, sac.replay.columns.reward] = np.nan
+    sac.update.learn_critics()
+    sac.update.learn_actor()
+    assert not torch.isfinite(sac.critic.values).all()
+    assert not torch.isfinite(sac.target.values).all()
+
+
+@compiled
+@pytest.mark.parametrize("form", FORMS)
+def test_a_learner_goes_on_where_it_was_saved(form):
+    """To the bit, a tuned temperature too, which a checkpoint has as its logarithm."""
+    straight, env = in_c((1, 8, 8, 1), **form), Line()
+    straight.phase(env, 1, 1, 60)
+    resumed = in_c((1, 8, 8, 1), **form)
+    resumed.load(straight.arrays())
+    resumed.replay.restore(0, straight.replay.rows(0, straight.replay.added))
+    assert straight.phase(env, 2, 1, 40) == resumed.phase(env, 2, 1, 40)
+    assert same(straight.arrays(), resumed.arrays())
+
+
+@compiled
+@pytest.mark.parametrize("path", [{}, PATH])
+def test_phases_are_those_of_torch_but_for_rounding(path):
+    """The same transitions, noise and normaliser."""
+    form = {"sac__interleaved": True, **path}
+    both = [learner((1, 8, 8, 1), learner__kernels=kernels, **form) for kernels in ("torch", "compiled")]
+    sums = np.array([[10.0], [3.0], [9.0]])
+    phases = [sac.phase(Line(), 1, 1, 100, sums=sums) for sac in both]
+    assert phases[0].gradient_updates == phases[1].gradient_updates > 50
+    assert both[1].theta == pytest.approx(both[0].theta, rel=1e-3, abs=1e-4)
+
+
+# --- which kernels a run has
+
+
+def made(learner="sac", **values):
+    named = {name.replace("__", "."): value for name, value in values.items()}
+    config = updated(Config(), {"policy.hidden": (8, 8), **named})
+    return settled(config, learner).learner.kernels
+
+
+AT_HAND = "compiled" if cpu.KIND else "torch"
+TORCH = [
+    {"policy__layer_norm": True}, {"policy__activation": "tanh"}, {"policy__hidden": ()}, {"sac__value_network": True},
+    {"learner__precision": "bf16"}, {"learner__threads": 2},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", TORCH)
+def test_auto_is_the_compiled_update_where_the_settings_allow_it(form, monkeypatch):
+    monkeypatch.setattr(cpu, "is_amd", lambda: False)
+    assert made(learner__kernels="auto") == AT_HAND
+    assert made(learner__kernels="auto", **form) == "torch"
+    assert made("td3", learner__kernels="auto", algorithm="td3") == "torch"
+    for kernels in ("torch", "mkl", "compiled"):
+        assert made(learner__kernels=kernels) == kernels
+
+
+def test_auto_leads_mkl_to_its_fast_path_on_amd_before_torch_is_imported(monkeypatch):
+    monkeypatch.setattr(cpu, "is_amd", lambda: True)
+    assert made(learner__kernels="auto", policy__activation="tanh") == "torch"  # this test has imported it
+    monkeypatch.delitem(sys.modules, "torch")
+    found = "mkl" if cpu.mkl_library() else "torch"
+    assert made(learner__kernels="auto", policy__activation="tanh") == found
+
+
+def test_a_cpu_of_amd_says_so(tmp_path):
+    for vendor, amd in [("AuthenticAMD", True), ("GenuineIntel", False)]:
+        (tmp_path / vendor).write_text(f"vendor_id\t: {vendor}\n")
+        assert cpu.is_amd(tmp_path / vendor) == amd
+    assert not cpu.is_amd(tmp_path / "none")
+
+
+MKL = """
+from esac_mpi.learners import NoDevice, make
+from esac_mpi.check import speed
+from esac_mpi.config import Config, updated
+from esac_mpi.policy import Layout
+def start(kernels):
+    config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": kernels, "learner.device": "cpu"})
+    layout = Layout((3, 8, 8, 1))
+    return make("sac", config, layout, layout.initial(0, 0))
+"""
+
+
+def in_a_process(line: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", MKL + line], env=environment(), capture_output=True, text=True, timeout=100, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not cpu.mkl_library(), reason="the library that answers for MKL is not built")
+def test_mkl_is_answered_for_before_torch_is_imported():
+    asked = "ctypes.CDLL(None).mkl_serv_intel_cpu_true()"
+    said = in_a_process(f"import ctypes; print(start('mkl').device_name, {asked}); start('compiled'); start('torch')")
+    assert said.startswith("cpu, MKL's fast path 1\n")
+    assert said.rstrip().endswith("start another one for this training")
+    assert "NoDevice: learner.kernels = mkl" in in_a_process("import torch; start('mkl')")
+
+
+REFUSED = {
+    "td3": ("--algorithm", "td3", "algorithm = td3"),
+    "tanh": ("--policy.activation", "tanh", "policy.activation = relu"),
+    "threads": ("--learner.threads", "2", "learner.threads = 1"),
+    "value": ("--sac.value-network", "true", "sac.value_network = false"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_compiled_updates_of_what_they_have_not_are_refused(name, tmp_path):
+    option, value, said = REFUSED[name]
+    algorithm = () if name == "td3" else ("--algorithm", "sac")
+    line = ("--task.id", "InvertedPendulum-v5", *algorithm, option, value, "--learner.kernels", "compiled")
+    done = run(1, *line, "--run-dir", tmp_path / "run", code=2)
+    assert "learner.kernels = compiled" in done.stderr
+    assert said in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+ESAC = (
+    "--task.id", "InvertedPendulum-v5", "--task.horizon", 20, "--policy.hidden", 8, 8, "--esac.population-size", 4,
+    "--sac.batch-size", 16, "--sac.start-steps", 20, "--esac.phase-timing", "interval", "--esac.gradient-interval", 1,
+    "--evaluation.episodes", 1, "--evaluation.every", 2, "--policy.linear", "true",
+)  # fmt: skip
+
+
+@compiled
+def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone, together):
+    """auto: in config.toml by name, and in the run file; a restart with it on other ranks gives the same bits."""
+    alone("--run-dir", tmp_path / "a", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto")
+    together(3, "--run-dir", tmp_path / "b", *ESAC, "--budget.generations", 3, "--learner.kernels", "compiled")
+    together(2, "--run-dir", tmp_path / "b", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    for name in ("a", "b"):
+        found = Run.open(tmp_path / name)
+        assert found.config.learner.kernels == "compiled"
+        assert found.provenance["device"] == "cpu, compiled kernels"
+
+
+# --- what --check says of the core
+
+
+def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatch, tmp_path):
+    """Updates/s; bf16 where the CPU has units for it and it is faster."""
+    config = updated(Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "sac.batch_size": 16})
+    rates = {"fp32": 100.0, "bf16": 250.0}
+    monkeypatch.setattr(speed, "updates", lambda config, name, env: rates[config.learner.precision])
+    monkeypatch.setattr(speed, "SECONDS", 0.001)
+    for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
+        (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+        (line,) = speed.look(config, Line(), tmp_path / "cpuinfo")
+        assert "GFLOP/s" in line.found
+        assert "; 100 updates/s (torch, fp32)" in line.found
+        assert ("--learner.precision bf16: 250" in line.found) == option
+    assert not speed.look(updated(config, {"algorithm": "es"}), Line())
+
+
+def test_the_check_measures_updates_of_the_task_that_it_is_given():
+    config = updated(Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "sac.batch_size": 16})
+    assert speed.updates(config, "sac", Line()) > 10
+
+
+@pytest.mark.parametrize("name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"])
+def test_the_check_names_a_variable_by_which_libraries_are_slower(name):
+    assert f"unset {name}=x" in speed.slowed({name: "x", "PATH": "/bin"})
+    assert not speed.slowed({"PATH": "/bin", name: ""})

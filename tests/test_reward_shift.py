@@ -1,0 +1,321 @@
+"""reward_shift: what selects goes by return - reward_shift * length; what reports, and what learns, by the return."""
+
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import LEARNER, POPULATION, ROUTINE, run
+from esac_by_hand import LAYOUT, Teacher, advance, make
+from small_cem import options as of_cem
+from small_erl import options as of_erl
+from small_runs import begun
+from whole_runs import assert_same_run
+
+from esac_mpi import envs, evolution, selection
+from esac_mpi.algorithms import aes_moves, esac, esac_phase
+from esac_mpi.algorithms.aes_driver import Driver
+from esac_mpi.algorithms.aes_state import COLUMNS
+from esac_mpi.algorithms.aes_work import Result
+from esac_mpi.config import AESRL, Config, ConfigError, flatten, from_table, load, updated
+from esac_mpi.counters import Counters
+from esac_mpi.envs.survival import survival_bonus
+from esac_mpi.experiments.running import as_begun
+from esac_mpi.learning import Phase
+from esac_mpi.record import Run
+from esac_mpi.task import settled
+
+IDLING = ["--task.id", "own_envs:Idling-v0", *ROUTINE]  # a rest returns 10 in 10 steps, a walk 9 in 4
+RESTS, GOES = (10.0, 10), (9.0, 4)
+AES = [
+    *("--aes_rl.workers", 2, "--aes_rl.start_steps", 60, "--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 20),
+    *("--aes_rl.mean_episodes", 2, "--aes_rl.actor_updates_window", 2, "--aes_rl.relative_baseline", 5),
+    *("--aes_rl.arrivals_per_generation", 6, "--aes_rl.update_cost", 0.5),
+]
+LINES = {
+    "es": ["--es.population_size", 12, "--es.sigma", 0.5],
+    "esac": [*POPULATION, *LEARNER, "--esac.sac_min_steps", 30, "--esac.workers", 2, "--esac.update_cost", 1],
+    "cem": [*of_cem("cem"), "--cem.importance_mixing", "true"],
+    "cem_rl": of_cem("cem_rl"),
+    "aes_rl": AES,
+    "pderl": of_erl("pderl"),
+}
+
+
+def line(name, *more, shift: object = 1.0):
+    table = "erl" if name == "pderl" else name
+    return ["--algorithm", name, *IDLING, *LINES[name], f"--{table}.reward_shift", shift, *more]
+
+
+def idling(world, name, *more, shift: object = 1.0):
+    return begun(world, line(name, *more, shift=shift), envs.make("own_envs:Idling-v0"))
+
+
+def walks_first(row, chosen):
+    """Return whether those chosen, best first, walk as far as there are walks."""
+    lengths = row["length"][chosen]
+    walks = int((row["length"] == GOES[1]).sum())
+    assert 0 < walks < row["length"].size
+    return (lengths[:walks] == GOES[1]).all() and bool((np.diff(lengths) >= 0).all())
+
+
+def test_a_fitness_by_hand():
+    returns, lengths = np.array([1000.0, 950.0, np.nan, -5.0]), np.array([1000, 200, 10, 10.0])
+    assert evolution.shifted(returns, lengths, 1.0)[[0, 1, 3]].tolist() == [0, 750, -15]
+    assert np.isnan(evolution.shifted(returns, lengths, 1.0)[2])
+    assert evolution.select_winners(evolution.shifted(returns, lengths, 1.0), 4).tolist() == [1, 0, 3]
+    assert evolution.shifted(returns, np.array(np.nan), 0.0) is returns
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["esac", "cem", "cem_rl"])
+def test_winners_and_elites_are_the_best_by_fitness_and_rows_have_returns(name, shift, world):
+    small = idling(world, name, shift=shift)
+    row = small.generation()
+    world.end_background()
+    found = set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True))
+    assert found == {RESTS, GOES}
+    assert walks_first(row, row["winners" if name == "esac" else "elites"]) == bool(shift)
+
+
+def test_who_stays_keeps_the_fitness_of_its_own_episode(world):
+    """It plays nothing, so that its length here is 0: counted as that, a rest of 10 steps would be the best of all."""
+    small, stayed, lengths = idling(world, "cem", "--cem.fitness_episodes", 2), 0, np.zeros(6)
+    for _ in range(6):
+        kept = small.state.kept
+        row = small.generation()
+        whole = row["length"].astype(float)
+        whole[: len(kept)] = lengths[kept]
+        fitness = row["fitness"] - whole / 2
+        assert row["elites"].tolist() == np.argsort(-fitness, kind="stable")[:3].tolist()
+        assert (row["length"][: len(kept)] == 0).all()
+        lengths, stayed = whole, stayed + len(kept)
+    assert stayed > 0
+
+
+@pytest.mark.parametrize("shaping", ["centered_ranks", "standardised", "sign", "sign_ranks"])
+def test_the_gradient_of_es_is_that_of_the_fitness(shaping, world):
+    """By signs each reward is less the shift: 0 for a step of a rest, 1 for each of four of a walk."""
+    options = "--es.optimiser", "sgd", "--es.lr_es", 0.1, "--es.fitness_shaping", shaping
+    small = idling(world, "es", *options)
+    before = small.state.theta_es.copy()
+    row = small.generation()
+    walks = row["length"] == GOES[1]
+    fitness = np.where(walks, 4.0, 0.0) if "sign" in shaping else np.where(walks, 9.0 - 4, 10.0 - 10)
+    shaped = {
+        "centered_ranks": evolution.centered_ranks,
+        "sign_ranks": evolution.centered_ranks,
+        "standardised": lambda values: (values - values.mean()) / values.std(),
+        "sign": lambda values: values,
+    }[shaping](fitness)
+    eps = np.array([small.params.epsilon.block(1, slot, 0, slice(0, before.size)) for slot in range(6)])
+    gradient = ((shaped[0::2] - shaped[1::2])[:, None] * eps).sum(axis=0) / (12 * 0.5)
+    assert 0 < walks.sum() < 12
+    np.testing.assert_allclose(small.state.theta_es - before, 0.1 * gradient, atol=1e-5)
+
+
+def test_mutation_tuning_goes_by_the_fitness(world):
+    options = "--esac.amt_clip", 10, "--esac.amt_trigger", "interval", "--esac.amt_interval", 1
+    small = idling(world, "esac", *options)
+    row = small.generation()
+    world.end_background()
+    fitness = np.where(row["length"] == GOES[1], 5.0, 0.0)
+    gap = 5.0 - fitness.mean()
+    loss = gap - 0.5 if gap >= 1 else gap**2 / 2  # smooth L1
+    assert small.state.sigma == pytest.approx(0.3 + 0.05 / (10 * 0.3) * loss)
+
+
+def test_tests_of_transfer_know_the_return_alone():
+    """Copies of SAC rest, 10 each; others walk, 9 each: a shift of 1 would turn it round."""
+    found = SimpleNamespace(returns=np.array([10.0, 10, 9, 9]), fitness=np.array([0.0, 0, 5, 5]))
+    state = SimpleNamespace(parents=np.array([1, 0]))
+    table = updated(Config(), {"esac.adoption": "means", "esac.reward_shift": 1.0}).esac
+    assert esac.judge(table, state, found) == (0, True)
+
+
+class Lasting(Teacher):
+    """A teacher whose own episodes return -2 in 1 or in 10 steps."""
+
+    def begin(self, env, k, *arguments):
+        phase = yield from super().begin(env, k, *arguments)
+        return Phase(phase.env_steps, 1, 0, 7, episodic_return=-2.0, episodic_length=self.length)
+
+
+@pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
+def test_members_are_compared_with_the_learner_as_fitness_with_fitness(length, better, world):
+    """Members last ten steps: with a shift of 1 they are better than who lasts a thousand, not than who lasts one."""
+    settings = {"reward_shift": 1.0, "replayed": "better", "phase_timing": "interval", "gradient_interval": 1}
+    settings |= {"p_sac_annealed": False}
+    params, state, env = make(world, **{f"esac__{name}": value for name, value in settings.items()})
+    learner = Lasting(np.full(LAYOUT.d, 0.01, np.float32))
+    learner.length, seen, choose = length, [], esac_phase.choose
+    learner.replay = SimpleNamespace(add_rows=lambda rows: None)
+
+    def chosen(*arguments):
+        again = choose(*arguments)
+        seen.append((again, arguments[3]))
+        return again
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(esac_phase, "choose", chosen)
+        advance(world, params, state, env, 2, learner)
+    assert state.learner_return == -2.0 - length
+    again, found = seen[1]
+    assert bool(again.members.size) == better
+    assert (found.returns - 10 == found.fitness).all()
+    assert again.returns.tolist() == found.returns[again.members].tolist()  # to which they are held
+
+
+def test_the_learner_says_how_long_its_own_episodes_last(world):
+    small = idling(world, "esac")
+    phase = small.learner.phase(small.env, 9, 6, 1)
+    assert phase.episodes == 6
+    rests = round(phase.episodic_return * 6 - 6 * 9)
+    assert phase.episodic_length == pytest.approx((10 * rests + 4 * (6 - rests)) / 6)
+
+
+def test_the_champion_the_parents_and_the_place_of_the_learner_go_by_fitness(world):
+    for shift in (0.0, 1.0):
+        small = idling(world, "pderl", "--erl.reading", "repo", "--erl.sync_interval", 1, shift=shift)
+        before = small.state.population.copy()
+        row = small.generation()
+        fitness = row["fitness"] - shift * row["length"]
+        assert set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True)) == {RESTS, GOES}
+        best = int(selection.order(fitness)[0])
+        np.testing.assert_array_equal(small.state.champion, before[best])
+        copy = int(np.argmin(fitness))
+        assert row["length"][best] == (GOES if shift else RESTS)[1]
+        assert row["injected"] in (copy, copy + 1)
+
+
+def arrivals(aes, results):
+    """Return AES-RL's state after results, each (return, length, returns of the mean, their lengths)."""
+    state = SimpleNamespace(
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
+        task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
+        mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32), ring=np.zeros((3, 1), np.float32),
+        ring_fitness=np.zeros(3), damp=0.1, length_of_mean=0.0,
+    )  # fmt: skip
+    params = SimpleNamespace(config=SimpleNamespace(aes_rl=aes))
+    driver = SimpleNamespace(params=params, state=state, _keep=lambda result: None)
+    for paid, length, means, lengths in results:
+        result = Result(paid, length, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), np.array(lengths), 0, 0.0)
+        Driver._arrived(driver, SimpleNamespace(worker=0), result)
+    return state
+
+
+def test_an_arrival_is_compared_with_the_mean_by_fitness():
+    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5. The arrival has 80 in 10: 75."""
+    aes = AESRL(workers=1, relative_baseline=100.0, start_steps=0, reward_shift=0.5)
+    state = arrivals(aes, [(80.0, 10, [80.0, np.nan, 100.0], [50, 1, 70])])
+    row = dict(zip(COLUMNS, state.row[0].tolist(), strict=True))
+    assert (row["fitness"], row["length"], row["mean_return"]) == (80, 10, 90)
+    assert row["p"] == pytest.approx((75 - 60 + 100) / (75 - 60 + 100 + 100))
+    success = AESRL(workers=1, mean_rule="full_move", variance_rule="success", start_steps=0, reward_shift=0.5)
+    for shift, moved in ((0.5, 1.0), (0.0, 0.0)):
+        state.mean_return, state.length_of_mean, state.successes = 90.0, 60.0, np.zeros(1, int)
+        result = SimpleNamespace(episodic_return=80.0, length=10, theta=np.ones(1, np.float32))
+        table = updated(updated(Config(), {"aes_rl": success}), {"aes_rl.reward_shift": shift}).aes_rl
+        assert aes_moves.moved(table, state, result) == moved
+        assert state.successes.tolist() == [int(moved)]
+
+
+def test_among_the_newest_arrivals_ranks_go_by_fitness():
+    aes = AESRL(workers=1, mean_rule="rank_oldest", ring_size=3, start_steps=0, reward_shift=2.0)
+    state = arrivals(aes, [(80.0, 10, [], []), (90.0, 40, [], []), (np.nan, 40, [], [])])
+    assert state.ring_fitness[:2].tolist() == [60, 10]
+    assert np.isnan(state.ring_fitness[2])
+    assert state.row[:2, COLUMNS.index("fitness")].tolist() == [80, 90]
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if name != "es"])
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
+    """`survival` is settled at the first start; evaluations and the best policy have the task's returns."""
+    words = line(name, "--seed", 1, shift="survival")
+    alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
+    together(2, *words, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
+    together(3, *words, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    found = Run.open(tmp_path / "straight")
+    assert found.config.own.reward_shift == 1.0
+    evaluations = [values for column, values in found.columns.items() if column.startswith("metrics/evaluation_")]
+    returns = np.concatenate([values.ravel() for values in evaluations])
+    assert set(returns[np.isfinite(returns)].tolist()) <= {9.0, 10.0}
+    fitness = found.columns["metrics/fitness"]
+    assert set(fitness.ravel().tolist()) == {9.0, 10.0}
+
+
+def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
+    words = line("es", "--run-dir", tmp_path / "run", shift="survival")
+    assert "  reward_shift 1: the bonus for survival" in run(0, *words, "--budget.generations", 1).stdout
+    run(0, *words, "--budget.generations", 2)
+    run(0, *line("es", "--run-dir", tmp_path / "run"), "--budget.generations", 3)
+    refused = run(0, *line("es", "--run-dir", tmp_path / "run", shift=2), "--budget.generations", 4, code=2)
+    assert "es.reward_shift: 1.0 -> 2.0" in refused.stderr
+    found = Run.open(tmp_path / "run")
+    open_one = updated(found.config, {"es.reward_shift": "survival"})
+    assert as_begun(open_one, found) == found.config
+    assert as_begun(updated(found.config, {"es.reward_shift": 3.0}), found).es.reward_shift == 3.0
+
+
+@pytest.mark.parametrize(
+    ("task", "kwargs", "bonus"),
+    [
+        ("Hopper-v5", {}, 1.0),
+        ("Hopper-v5", {"healthy_reward": 2.5}, 2.5),
+        ("Hopper-v5", {"forward_reward_weight": 0.0}, 0.0),
+        ("Walker2d-v5", {}, 1.0),
+        ("Ant-v5", {}, 1.0),
+        ("Humanoid-v5", {}, 5.0),
+        ("HalfCheetah-v5", {}, 0.0),
+        ("InvertedPendulum-v5", {}, 0.0),
+        ("InvertedDoublePendulum-v5", {}, 0.0),
+        ("CyclicMDP-v0", {}, 0.0),
+        ("dm_control/cartpole-balance-v0", {}, 0.0),
+    ],
+)
+def test_the_bonus_for_survival_is_the_tasks(task, kwargs, bonus):
+    assert survival_bonus(envs.make(task, 0, kwargs)) == bonus
+
+
+class Twice(gymnasium.Wrapper):
+    """Repeat each action."""
+
+
+def test_a_bonus_that_cannot_be_told_is_refused():
+    env = envs.make("Hopper-v5", 0, {"healthy_reward": -1.0})
+    config = updated(Config(), {"esac.reward_shift": "survival"})
+    with pytest.raises(envs.TaskError, match=r"its healthy_reward is -1\.0; set reward_shift to a number"):
+        settled(config, env)
+    assert settled(updated(config, {"algorithm": "sac"}), env)[0].esac.reward_shift == "survival"
+    env = envs.make("Hopper-v5")
+    env._env = Twice(env._env)
+    with pytest.raises(envs.TaskError, match="its wrapper Twice may change what a step pays"):
+        settled(config, env)
+
+
+def test_what_a_shift_may_be():
+    for given, kept in ((2, 2.0), (0.5, 0.5), ("survival", "survival")):
+        found = from_table({"es": {"reward_shift": given}}, "x.toml")["es.reward_shift"]
+        assert (found, type(found)) == (kept, type(kept))
+    for wrong in (True, "alive", [1.0]):
+        with pytest.raises(ConfigError, match=r"es\.reward_shift = .*: expected a number"):
+            from_table({"es": {"reward_shift": wrong}}, "x.toml")
+    for words in (["--es.reward_shift", "-1"], ["--es.reward_shift", "inf"]):
+        with pytest.raises(ConfigError, match="must be at least 0 and finite, or survival"):
+            load(["--algorithm", "es", *words])
+    with pytest.raises(ConfigError, match="algorithm = sac does not read it"):
+        load(["--algorithm", "sac", "--esac.reward_shift", "1"])
+    assert load(["--algorithm", "es"])[0].es.shift == 0
+
+
+def test_files_of_runs_from_before_are_whole_and_without_a_shift():
+    """Files of 0.1.0 lack the field; they keep 0, whatever the default comes to be."""
+    tables: dict[str, dict] = {}
+    for name, value in flatten(Config(algorithm="es")):
+        table, _, key = name.rpartition(".")
+        if table and key != "reward_shift":
+            tables.setdefault(table, {})[key] = list(value) if isinstance(value, tuple) else value
+    found = from_table(tables, "config.toml")
+    for table in ("es", "esac", "cem", "cem_rl", "aes_rl", "erl"):
+        assert found[f"{table}.reward_shift"] == 0.0

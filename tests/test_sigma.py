@@ -1,0 +1,158 @@
+"""A sigma that AMT grows by the paper's count, and rules by which it may also shrink."""
+
+import numpy as np
+import pytest
+from conftest import CYCLIC_ES, LEARNER, PHASES, POPULATION, ROUTINE, TASK, TIMED
+from esac_by_hand import LAYOUT, Teacher, advance, make
+from whole_runs import assert_same_run, science
+
+from esac_mpi import config, evolution
+from esac_mpi.algorithms import es, esac
+from esac_mpi.config import Config, ConfigError, updated
+from esac_mpi.epsilon import Philox
+from esac_mpi.params import Params
+
+TESTED = {
+    "esac__adoption": "tested",
+    "esac__adoption_episodes": 4,
+    "esac__adoption_wins": 99,
+    "esac__gradient_interval": 1,
+    "esac__p_sac_annealed": False,
+}
+
+
+@pytest.mark.parametrize("trigger", ["generation", "step"])
+@pytest.mark.parametrize("phases", [True, False])
+def test_amt_grows_sigma_by_the_papers_count_whenever_phases_begin(world, trigger, phases):
+    settings = {"esac__amt_trigger": trigger, "esac__amt_clip": 1e-3, "esac__sac_phases": phases}
+    params, state, env = make(world, **settings, esac__gradient_interval=1)
+    learner = Teacher(np.zeros(LAYOUT.d, np.float32))
+    for k in range(1, 8):
+        row = advance(world, params, state, env, learner=learner)
+        assert row["sac_phase"] == phases
+        t = {"generation": k, "step": k * 100 / 500}[trigger]  # 10 members of 50, horizon 10
+        phases_of_the_paper = t / 50 + 216 * (1 - np.exp(-t / 1200))
+        assert state.sigma == pytest.approx(0.3 + 1e-3 * phases_of_the_paper, rel=1e-12)
+    assert state.tuning_multiplier == pytest.approx(state.sigma / 0.3)
+
+
+def members_and_centre(row):
+    return row["fitness"][row["parent"] == 0], row["trial_theta_es"]
+
+
+def test_amt_goes_both_ways_after_each_test_of_theta_es(world, monkeypatch):
+    def behind(members, centre):  # without its margin, so that chance decides
+        return members.mean() < centre.mean()
+
+    ways = []
+    monkeypatch.setattr(evolution, "falls_behind", behind)
+    settings = {**TESTED, "esac__sigma": 0.02, "esac__amt_clip": 1e-4}
+    params, state, env = make(world, **settings, esac__sigma_rule="both")
+    learner = Teacher(np.zeros(LAYOUT.d, np.float32))
+    advance(world, params, state, env, learner=learner)
+    assert state.sigma == 0.02  # no test yet
+    for _ in range(12):
+        sigma = state.sigma
+        row = advance(world, params, state, env, learner=learner)
+        members, centre = members_and_centre(row)
+        assert members.size == 4  # 2 of 5 slots, beside 2 children and a copy
+        ways.append(behind(members, centre))
+        high, low = row["fitness"].max(), row["fitness"].mean()
+        if ways[-1]:
+            high, low = centre.mean(), members.mean()
+        gap = high - low
+        loss = gap - 0.5 if gap >= 1 else gap * gap / 2
+        step = min(0.05 / (10 * sigma) * loss, 1e-4)
+        assert state.sigma == pytest.approx(sigma - step if ways[-1] else sigma + step, rel=1e-12)
+    assert set(ways) == {True, False}
+    assert state.tuning_multiplier == pytest.approx(state.sigma / 0.02)
+
+
+@pytest.mark.parametrize(("behind", "end"), [(True, 0.06), (False, 1.5)])
+def test_sigma_stays_between_floor_and_ceiling(world, monkeypatch, behind, end):
+    monkeypatch.setattr(evolution, "falls_behind", lambda members, centre: behind)
+    monkeypatch.setattr(evolution, "smooth_l1", lambda x, y: 1e9)
+    params, state, env = make(world, **TESTED, esac__sigma_rule="both", esac__amt_clip=0.5)
+    advance(world, params, state, env, 5, Teacher(np.zeros(LAYOUT.d, np.float32)))
+    assert state.sigma == pytest.approx(end, rel=1e-12)
+
+
+def test_the_one_fifth_rule_counts_members_around_theta_es(world):
+    params, state, env = make(world, **TESTED, esac__sigma_rule="one_fifth")
+    learner, sigma, shares = Teacher(np.zeros(LAYOUT.d, np.float32)), 0.3, set()
+    for k in range(1, 9):
+        row = advance(world, params, state, env, learner=learner)
+        if k > 1:
+            members, centre = members_and_centre(row)
+            share = np.mean([one > other for one in members for other in centre])
+            sigma *= np.exp(0.1 * (share - 0.2) / 0.8)
+            shares.add(share)
+        assert state.sigma == pytest.approx(sigma, rel=1e-12)
+    assert len(shares) > 2
+
+
+def test_an_unstable_test_leaves_sigma_as_it_is(world):
+    params, state, _ = make(world, **TESTED, esac__sigma_rule="one_fifth")
+    trials = np.array([[1.0, np.nan], [1.0, 1.0]])
+    found = type("Found", (), {"trials": trials, "fitness": np.zeros(10)})
+    assert esac.adapted(params.config.esac, state, found) == (0.0, 0.0)
+    assert es.adapted(0.3, 0.3, found) == 0.3
+
+
+def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
+    _, _, env = make(world)
+    table = {"algorithm": "es", "es.population_size": 10, "es.sigma": 0.3, "policy.hidden": (140, 140)}
+    params = Params(updated(Config(), table | {"es.sigma_rule": "one_fifth"}), LAYOUT, 10, Philox(0))
+    fixed = Params(updated(Config(), table), LAYOUT, 10, Philox(0))
+    state, plain = es.init(params, world), es.init(fixed, world)
+    for k in range(1, 7):
+        row, timing = es.generation(params, state, world, env)
+        other, _ = es.generation(fixed, plain, world, env)
+        assert row["sigma"] == 0.3 if k < 6 else row["sigma"] != 0.3
+        assert np.isfinite(row["trial_theta_es"]).all() == np.isfinite(timing["trial_seconds"]).all() == (k == 5)
+        if k < 6:
+            np.testing.assert_array_equal(row["fitness"], other["fitness"])
+        if k == 5:
+            share = np.mean([one > c for one in row["fitness"] for c in row["trial_theta_es"]])
+            assert state.sigma == pytest.approx(0.3 * np.exp(0.1 * (share - 0.2) / 0.8), rel=1e-12)
+            np.testing.assert_array_equal(state.theta_es, plain.theta_es)
+    assert (other["sigma"], "trial_theta_es" in other) == (0.3, False)
+    assert state.counters.env_steps_population == plain.counters.env_steps_population + 5 * 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "phrase"),
+    [
+        ({"esac.sigma_rule": "both", "esac.adoption": "off"}, "esac.adoption = tested"),
+        ({"esac.sigma_rule": "both", "esac.amt_scope": "gradient"}, "esac.amt_scope = noise"),
+        ({"esac.sigma_rule": "one_fifth", "esac.length_cap": 2.0}, "esac.length_cap = 0"),
+        ({"esac.sigma_rule": "one_fifth", "esac.action_noise": 0.1}, "esac.action_noise = 0"),
+        (
+            {"esac.sigma_rule": "one_fifth", "esac.winner_fraction": 0.5, "esac.population_size": 4},
+            "esac.winner_fraction",
+        ),
+        ({"algorithm": "es", "es.sigma_rule": "one_fifth", "es.length_cap": 2.0}, "es.length_cap = 0"),
+    ],
+)
+def test_a_rule_that_cannot_judge_is_refused(settings, phrase):
+    with pytest.raises(ConfigError, match=phrase):
+        config.check(updated(Config(), settings))
+
+
+BOTH = [*POPULATION, *PHASES, *LEARNER, "--esac.adoption", "tested", "--esac.sigma_rule", "both"]
+RULES = {
+    "both": [*TASK, *BOTH, "--esac.amt_clip", 0.02, *ROUTINE],
+    "one_fifth": [*TASK, *TIMED, "--esac.sigma_rule", "one_fifth"],
+    "step": [*TASK, *TIMED, "--esac.amt_trigger", "step", "--esac.amt_clip", 0.02],
+    "es": [*CYCLIC_ES, "--es.sigma_rule", "one_fifth"],
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_sigma_depends_neither_on_ranks_nor_on_restarts(tmp_path, alone, together, rule):
+    alone(*RULES[rule], "--budget.generations", 12, "--run-dir", tmp_path / "straight")
+    for generations, ranks in ((7, 3), (12, 2)):
+        line = [*RULES[rule], "--budget.generations", generations]
+        together(ranks, *line, "--run-dir", tmp_path / "parts", nodes=2)
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    assert np.unique(science(tmp_path / "straight")["metrics/sigma"]).size > 1
