@@ -141,18 +141,6 @@ def amt_step(returns: np.ndarray, n: int, sigma: float, lr_es: float, clip: floa
     return min(max(raw, 0.0), clip), raw
 
 
-def amt_step_down(members: np.ndarray, centre: np.ndarray, n: int, sigma: float, lr_es: float, clip: float) -> float:
-    """Return a decrease of sigma in [0, clip]: Eq. (6) with theta_es's mean return for R_max.
-
-    R_avg is the mean of the finite entries of `members`; where there are none, it is the clip.
-    """
-    finite = members[np.isfinite(members)]
-    if not finite.size:
-        return clip
-    gap = smooth_l1(float(centre.mean()), float(finite.mean()))
-    return min(lr_es / (n * sigma) * gap, clip)
-
-
 def phases_by(generation: float) -> float:
     """Return how many SAC phases ESAC's public code begins by a generation: 142 by the 1,000th.
 
@@ -160,19 +148,6 @@ def phases_by(generation: float) -> float:
     """
     fallen = (1 - P_SAC_LAST) * P_SAC_DECAY * -math.expm1(-generation / P_SAC_DECAY)
     return (P_SAC_LAST * generation + fallen) / PHASE_EVERY
-
-
-def falls_behind(members: np.ndarray, centre: np.ndarray) -> bool:
-    """Return whether the members' mean return is below that of theta_es's by more than chance.
-
-    That is by more than twice the standard error of the difference. centre: two or more returns of
-    theta_es, finite. Members whose return is not finite are left out; fewer than two fall behind.
-    """
-    finite = members[np.isfinite(members)]
-    if finite.size < 2:
-        return True
-    error = np.sqrt(finite.var(ddof=1) / finite.size + centre.var(ddof=1) / centre.size)
-    return bool(centre.mean() - finite.mean() > 2 * error)
 
 
 def success_share(members: np.ndarray, centre: np.ndarray) -> float:

@@ -29,8 +29,7 @@ class Params:
     def initial(self, network: int) -> np.ndarray:
         """Draw a policy's weights before the first generation, float32 [d]."""
         policy = self.config.policy
-        head = 0.0 if policy.linear else policy.initial_last_layer
-        return self.layout.scale(head) * self.layout.initial(self.config.seed, network)
+        return self.layout.scale(0.0 if policy.linear else 1.0) * self.layout.initial(self.config.seed, network)
 
 
 def make_env(config: Config) -> Env:

@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from esac_mpi import batch_system, began, check, comm, first_start, job, learners, log, loop, record, rollout, set_up, threads
+from esac_mpi import batch_system, began, check, comm, job, learners, log, loop, record, rollout, set_up, threads
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.invocation import look_here, nowhere, without_arguments
 from esac_mpi.stop import EndsRun
@@ -144,8 +144,7 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
         try:
             if gone := nowhere():
                 raise ConfigError(gone)
-            config, fresh = resolve()
-            answer = first_start.settled(config, set_up.run_directory(config), fresh), fresh
+            answer = resolve()
             if answer[1] and (later := later_round(answer[0])):
                 log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
                 answer = answer[0], False

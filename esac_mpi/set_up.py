@@ -1,6 +1,7 @@
 """Before the first generation: task, state and learner, the run directory, and what it holds."""
 
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,8 @@ def set_up(config: Config, fresh: bool, world: World, command: list[str], made: 
     found = together(world, lambda: probe.played(env), task_errors)
     origin = provenance.gather(env, found, world, device, threads, command)
     origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
-    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": "", "settled": names}
+    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
+    origin["settled"] = " ".join([*names.split(), *values])
     if world.agree():
         raise Ended(STOPPED, f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written")
     source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
@@ -310,20 +312,20 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 
-def announce(job: Job, origin: dict[str, Any], settled: str = "") -> None:
+def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> None:
     """Say what runs, where, and from which generation; settled: and what was "auto". Rank 0 only."""
     assert job.run is not None
     config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
     log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
-    for sentence in sentences(config, origin["settled"]):
+    for sentence in sentences(config, origin["settled"], job.env):
         log.say(f"  {sentence}")
     log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
     log.say(f"  run directory {job.run.path}")
     found, better = spread(job.params, job.world.size)
     if better:
         log.say(f"  {found}; {better}")
-    if settled:
-        log.say(f"  {settled}")
+    for sentence in settled:
+        log.say(f"  {sentence}")
     if job.run.start:
         from esac_mpi import warm_start
 

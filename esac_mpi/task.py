@@ -22,29 +22,28 @@ def make_task(config: Config) -> envs.Env:
     envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
     if unread := list(unread_in(config, envs.is_discrete(env))):
         raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
-    settled(config, env)
     return env
 
 
 def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
-    """Return a configuration with the numbers of what it leaves to the task, and the names of such fields.
-
-    Raises envs.TaskError where the task has no such number.
-    """
+    """Return a configuration with the numbers of what it leaves to the task, and the names of such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
-    names = [name for name, value in shifts if value == SURVIVAL]
-    if not any(reads(config.algorithm, name) for name in names):
+    names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
+    if not names:
         return config, ""
-    return updated(config, dict.fromkeys(names, survival_bonus(env))), " ".join(names)
+    return updated(config, dict.fromkeys(names, survival_bonus(env)[0])), " ".join(names)
 
 
-def sentences(config: Config, names: str) -> Iterator[str]:
+def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
     if config.task.kwargs:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
-    if names:
+    if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
+        unknown = survival_bonus(env)[1]
         why = "the bonus for survival" if shift else "there is no bonus for survival"
+        if unknown:
+            why = f"the bonus for survival cannot be told, as {unknown}; a new run could name it"
         yield f"reward_shift {shift:g}: {why}"
 
 

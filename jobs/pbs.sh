@@ -17,7 +17,7 @@
 KEEP=ROUND,SCRIPT,RUN,OPTIONS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PAUSES; do [ "${!n+x}" ] && KEEP+=,$n; done
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${RUN:=runs/halfcheetah-seed0}"                                      # <- 3. the run: its directory,
-: "${OPTIONS:=configs/tuned/halfcheetah.toml --seed 0}"                 #       its configuration and options; --check asks first
+: "${OPTIONS:=--task.id HalfCheetah-v5 --seed 0}"                      #       its configuration and options; --check asks first
 : "${LAUNCH:=mpiexec -n 8}"                                             # all processes of the select line
 : "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
 : "${PROGRAM:=python -m esac_mpi}"

@@ -31,6 +31,7 @@ ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episo
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
 TIMED = [*POPULATION, "--esac.sac_min_steps", 30, "--esac.workers", 2, "--esac.update_cost", 1, *LEARNER, *ROUTINE]  # the default
+TIMED += ["--policy.linear", "false"]  # a policy that begins at zero ends its episodes here at once
 STRATEGY = [str(word).replace("--esac.", "--es.") for word in POPULATION]
 SMALL_ES = ["--algorithm", "es", *STRATEGY, *ROUTINE]  # begins in a third of the time: it needs no torch
 CYCLIC_ES = [*TASK, *SMALL_ES]

@@ -13,6 +13,11 @@ SMALL = {
     "sac.replay_capacity": 500,
     "sac.start_steps": 30,
     "learner.device": "cpu",
+    "learner.kernels": "torch",
+    "policy.linear": False,
+    "sac.lr_sac": 3e-4,
+    "sac.temperature": 0.2,
+    "sac.automatic_temperature": False,
 }
 FORMS: list[dict] = [{}, {"sac__value_network": True}, {"sac__automatic_temperature": True}, {"sac__interleaved": True}]
 

@@ -1,10 +1,12 @@
 """What is "auto" is resolved at a run's first start, by its ranks and what an update takes there, and kept ever after."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import LEARNER, ROUTINE, TASK, run
+from gradients import Line
 from test_check import lines
 from toy_experiments import TOY, planned
 from whole_runs import assert_same_run
@@ -13,10 +15,12 @@ from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, load, on_ranks
 from esac_mpi.experiments import sweeps
+from esac_mpi.forecast import automatic as first
 from esac_mpi.forecast.automatic import digits
 from esac_mpi.record import Run
 from esac_mpi.search.study import checked, read
 
+RANK_0 = SimpleNamespace(rank=0, size=2)
 ALL = ["esac.population_size", "esac.workers", "esac.update_cost"]
 SHORT = ["--esac.sac_min_steps", 30, "--esac.sigma", 0.3, *LEARNER, *ROUTINE]
 CHOSEN = [*TASK, *SHORT]  # ESAC with its defaults where the machine decides
@@ -171,3 +175,32 @@ def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_no
     notes: set[str] = set()
     sweeps.checked(["--task.id", "T-v0", "--algorithm", "esac", "--seed", "1"], set(), notes)
     assert sorted(note.partition(" ")[0] for note in notes) == sorted(ALL)
+
+
+@pytest.mark.parametrize(("seconds", "device"), [({"cpu": 1e-3, "cuda": 2e-3}, "cpu"), ({"cpu": 2e-3, "cuda": 1e-3}, "cuda")])
+def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(seconds, device, monkeypatch, tmp_path):
+    monkeypatch.setattr(first, "sees_a_gpu", lambda config: True)
+    monkeypatch.setattr(first.phases, "prepared", lambda params, env: (None, params.config.learner.device))
+    monkeypatch.setattr(first.phases, "timed", lambda made, there, limit: (0.0, seconds[there]))
+    chosen = load(
+        ["--esac.workers", "1", "--esac.update_cost", "3", "--esac.population_size", "28", "--learner.kernels", "torch"]
+    )[0]
+    values, (told,) = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)
+    assert values == {"learner.device": device}
+    assert f"learner on {device}, the faster one" in told
+    run = config.updated(chosen, {"learner.device": device})
+    monkeypatch.setattr("esac_mpi.record.settings_of", lambda path: run)
+    again = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)
+    assert again == ({"learner.device": device}, [])
+    monkeypatch.setattr(first, "sees_a_gpu", lambda config: False)
+    gone = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)[0]
+    assert gone.get("learner.device", "auto") == ("cpu" if device == "cpu" else "auto")
+
+
+def test_a_task_that_is_large_for_the_default_networks_is_told():
+    small, large = Line(), Line()
+    large.observation_size = 70
+    assert not first.told_of_size(Config(), small, 1e-3)
+    said = "a large task: 70 observations, 1 actions, for networks of 64 64 units, 1,000 updates/s"
+    assert first.told_of_size(Config(), large, 1e-3).startswith(said)
+    assert not first.told_of_size(config.updated(Config(), {"policy.hidden": (32,)}), large, 1e-3)

@@ -330,7 +330,7 @@ def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, thre
     env = make("CyclicMDP-v0")
     params = Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
     world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None, start="")
-    job = SimpleNamespace(config=chosen, world=world, run=new, params=params, learner=object())
+    job = SimpleNamespace(config=chosen, world=world, run=new, params=params, env=env, learner=object())
     set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m", "settled": ""})
     assert "50 members a generation on 64 evaluating rank(s): 1 turn(s); 14 rank(s) never have one: 50 would do" in said[3]
     advised = re.findall(r"--.*", " ".join(said))

@@ -211,7 +211,7 @@ def test_compiled_updates_of_what_they_have_not_are_refused(name, tmp_path):
 ESAC = (
     "--task.id", "InvertedPendulum-v5", "--task.horizon", 20, "--policy.hidden", 8, 8, "--esac.population-size", 4,
     "--sac.batch-size", 16, "--sac.start-steps", 20, "--esac.phase-timing", "interval", "--esac.gradient-interval", 1,
-    "--evaluation.episodes", 1, "--evaluation.every", 2, "--policy.linear", "true",
+    "--evaluation.episodes", 1, "--evaluation.every", 2, "--policy.linear", "true", "--esac.sigma_rule", "grow",
 )  # fmt: skip
 
 
@@ -233,7 +233,9 @@ def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone
 
 def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatch, tmp_path):
     """Updates/s; bf16 where the CPU has units for it and it is faster."""
-    config = updated(Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "sac.batch_size": 16})
+    config = updated(
+        Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch", "sac.batch_size": 16}
+    )
     rates = {"fp32": 100.0, "bf16": 250.0}
     monkeypatch.setattr(speed, "updates", lambda config, name, env: rates[config.learner.precision])
     monkeypatch.setattr(speed, "SECONDS", 0.001)
@@ -247,7 +249,9 @@ def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatc
 
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():
-    config = updated(Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "sac.batch_size": 16})
+    config = updated(
+        Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch", "sac.batch_size": 16}
+    )
     assert speed.updates(config, "sac", Line()) > 10
 
 

@@ -67,7 +67,13 @@ def world():
 
 def make(world, layout, **settings):
     options = config.updated(
-        config.Config(), {"algorithm": "es", **{name.replace("__", "."): value for name, value in settings.items()}}
+        config.Config(),
+        {
+            "algorithm": "es",
+            "es.reward_shift": 0.0,
+            "policy.linear": False,
+            **{name.replace("__", "."): value for name, value in settings.items()},
+        },
     )
     config.check(options)
     params = Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))

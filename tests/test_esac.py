@@ -198,6 +198,7 @@ def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
 def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noise(world):
     repo = config.READINGS["repo"]
     settings = {name.replace(".", "__"): value for name, value in repo.items() if not name.startswith("policy")}
+    settings |= {"esac__sigma": 0.3, "esac__lr_es": 0.05}
     params, state, env = make(world, **settings, esac__amt_interval=1, esac__amt_clip=1.0)
     theta = state.theta_es.copy()
     ranks = evolution.centered_ranks(np.arange(20.0))
@@ -224,6 +225,7 @@ def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     params, state, env = make(world, **off, esac__p_sac_final=0.0)
     shared = {"esac.population_size", "esac.sigma", "esac.lr_es", "policy.hidden"}
     table = {name.replace("esac", "es"): value for name, value in SETTINGS.items() if name in shared}
+    table |= {"policy.linear": False, "es.reward_shift": 0.0, "es.observation_normalisation": False}
     plain = Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))
     alone = es.init(plain, world)
     for _ in range(3):

@@ -140,14 +140,6 @@ def test_amt_step_leaves_out_returns_that_are_not_finite():
     assert evolution.amt_step(returns, 5, 0.5, 0.1, 1.0)[1] == pytest.approx(0.1 / 2.5 * 1.5)
 
 
-def test_amt_step_down_is_equation_6_with_the_mean_of_theta_es():
-    # theta_es 6, R_avg 3, loss 2.5; lr 0.1, n 4, sigma 0.5: 0.1 / 2 * 2.5 = 0.125
-    members, centre = np.array([1.0, np.nan, 5.0]), np.array([4.0, 8.0])
-    assert evolution.amt_step_down(members, centre, 4, 0.5, 0.1, 1.0) == pytest.approx(0.125)
-    assert evolution.amt_step_down(members, centre, 4, 0.5, 0.1, 0.01) == 0.01
-    assert evolution.amt_step_down(np.array([np.nan]), centre, 4, 0.5, 0.1, 0.01) == 0.01
-
-
 def test_amt_counted_in_generations_has_the_phases_of_the_public_code():
     # 100 of them at p_sac 0.1, and 0.9 * 1200 / 5 * (1 - exp(-5 / 6)) = 122.1
     assert evolution.phases_by(1000.0) == pytest.approx(20 + 216 * (1 - np.exp(-5 / 6)), rel=1e-12)
@@ -155,15 +147,6 @@ def test_amt_counted_in_generations_has_the_phases_of_the_public_code():
         whole = sum(evolution.p_sac(k, 1.0, 0.1, 1200.0) for k in range(0, generations, 5))
         assert evolution.phases_by(generations) == pytest.approx(whole, abs=0.5)
     assert evolution.phases_by(0.0) == 0
-
-
-def test_members_fall_behind_by_more_than_twice_the_standard_error():
-    # variances 2 of 2 and 2 of 2: the error is sqrt(1 + 1), twice it 2.83
-    members = np.array([1.0, 3.0, np.nan])
-    assert evolution.falls_behind(members, np.array([3.9, 5.9]))  # 2.9 behind
-    assert not evolution.falls_behind(members, np.array([3.8, 5.8]))
-    assert not evolution.falls_behind(np.full(3, 2.0), np.full(3, 2.0))
-    assert evolution.falls_behind(np.array([9.0, np.nan, np.inf]), np.array([1.0, 1.0]))
 
 
 def test_the_share_of_successes_is_over_pairs_and_noise_alone_gives_a_half():

@@ -123,7 +123,7 @@ def test_what_is_left_of_a_run(tmp_path):
     assert running.left(one, spent) is None
     more = replace(one, config=updated(config, {"budget.nominal_steps": 2_000_000}))
     assert running.left(more, spent) == np.inf  # its budget was raised
-    with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.005 -> 0\.1"):
+    with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.02 -> 0\.1"):
         running.left(replace(one, config=updated(config, {"es.sigma": 0.1})), spent)
     half = a_run(tmp_path, config, seconds=50.0, name="half")
     finished(half.run_dir, config, status="requeue")

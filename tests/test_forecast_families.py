@@ -141,7 +141,7 @@ def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
         pytest.importorskip("stable_baselines3")
     more = {"ppo.steps_per_generation": 64, "ppo.batch_size": 32} if name == "ppo" else {}
     more |= {"td3.episodes_on": "ranks"} if name == "td3" else PDERL if name == "pderl" else {}
-    chosen = config.updated(Config(), {**CYCLIC, **more, "algorithm": name, "run_dir": str(tmp_path / "run")})
+    chosen = config.resolved({}, {**CYCLIC, **more, "algorithm": name, "run_dir": str(tmp_path / "run")})
     assert check.check(chosen, world) == 0
     (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
     assert re.match(

@@ -83,7 +83,7 @@ def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
     assert Run.open(tmp_path).policy is None
     run.close()
     arrays, attributes = Run.open(fresh / "sac").policy
-    assert arrays["theta"].shape == (3 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3,)
+    assert arrays["theta"].shape == (3 * 8 + 8 + 8 * 8 + 8 + (8 + 3) * 3 + 3,)
     assert attributes["task"] == "CyclicMDP-v0"
     assert attributes["policy"] == "sac"
 

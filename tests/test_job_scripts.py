@@ -95,7 +95,7 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),  # its budget was raised
         ({"STATUS": "", "CODE": "0"}, [], (1, [*AGAIN, "pause 0"])),  # Open MPI's mpirun has lost a node
         ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
-        ({"STATUS": "", "CODE": "0", "OPTIONS": "configs/tuned/hopper.toml --check"}, [], (0, [])),  # no failed launch
+        ({"STATUS": "", "CODE": "0", "OPTIONS": "--task.id Hopper-v5 --check"}, [], (0, [])),  # no failed launch
         ({"STATUS": "", "CODE": "2", "OPTIONS": "--check", "BEFORE": "requeue"}, [], (2, [])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "USR1"], (-9, ["pause 100", "requeue 7"])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),

@@ -41,7 +41,7 @@ def test_sums_of_chunks_are_added_in_their_order(world):
 def test_only_large_populations_add_exactly():
     table = {"observation_normalisation": True}
     assert [population.sums_exactly(Evolution(population_size=n, **table)) for n in (50, 1024, 1026)] == [False, False, True]
-    assert not population.sums_exactly(Evolution(population_size=2000))
+    assert not population.sums_exactly(Evolution(population_size=2000, observation_normalisation=False))
 
 
 @pytest.mark.parametrize("algorithm", ["es", "esac"])

@@ -15,7 +15,6 @@ from whole_runs import assert_same_run
 from esac_mpi import Policy as SavedPolicy
 from esac_mpi import genetics, kernels
 from esac_mpi.config import Config, ConfigError, check, updated
-from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.reads import unread
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Network, Operations, Pass
@@ -41,9 +40,8 @@ def test_an_output_units_row_has_its_weights_from_the_units_and_from_the_observa
     assert Layout((3, 2), linear=4.0).tensors == Layout((3, 2)).tensors
 
 
-@pytest.mark.parametrize("chosen", [{"policy.linear": True}, {"policy.initial_last_layer": 0.0}])
-def test_the_output_begins_at_zero_and_hidden_layers_as_they_do_without(chosen):
-    config, plain = updated(Config(), {"seed": 3, **chosen}), Layout((3, 4, 5, 2))
+def test_the_output_begins_at_zero_and_hidden_layers_as_they_do_without():
+    config, plain = updated(Config(), {"seed": 3, "policy.linear": True}), Layout((3, 4, 5, 2))
     layout = Layout(plain.sizes, linear=config.policy.path_gain)
     theta = Params(config, layout, 10, None).initial(1)
     assert not any(view.any() for view in layout.views(theta)[-2:])
@@ -144,7 +142,7 @@ def test_sacs_standard_deviation_begins_as_it_does_without_and_sees_the_observat
 @pytest.mark.parametrize(
     ("chosen", "told"),
     [
-        ({"policy.hidden": ()}, "policy.linear = true: a policy without hidden layers is linear already"),
+        ({"policy.hidden": (), "policy.linear_gain": 2.0}, "policy.linear_gain = 2.0: there is no path without hidden layers"),
         ({"algorithm": "ppo"}, "policy.linear = true: not with algorithm = ppo"),
         ({"policy.linear_gain": 0.0}, "policy.linear_gain = 0.0: must be positive"),
         ({"policy.linear_gain": 1e-50}, "policy.linear_gain = 1e-50: must be from 0.001 to 1000"),
@@ -157,12 +155,8 @@ def test_where_there_is_no_such_path_is_said(chosen, told):
 
 
 def test_what_nothing_reads_is_said():
-    linear, plain = (updated(Config(), {"policy.linear": value}) for value in (True, False))
-    assert unread(linear, ["policy.initial_last_layer"]).keys() == {"policy.initial_last_layer"}
+    plain = updated(Config(), {"policy.linear": False})
     assert unread(plain, ["policy.linear_gain"]).keys() == {"policy.linear_gain"}
-    assert not unread(plain, ["policy.initial_last_layer"])
-    for name in ("erl", "ppo"):
-        assert unread(updated(Config(), {"algorithm": name}), ["policy.initial_last_layer"])
 
 
 # --- whole runs
@@ -184,8 +178,7 @@ def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together)
 @pytest.mark.parametrize("name", ["esac", "es", "sac", "td3", "ddpg", "cem", "cem_rl", "aes_rl", "erl", "pderl"])
 @pytest.mark.parametrize("form", [["--policy.linear", "true"], ["--policy.hidden"]])
 def test_every_algorithm_has_it_and_policies_without_hidden_layers(name, form, tmp_path):
-    zero = [] if name in FORMS or "--policy.linear" in form else ["--policy.initial_last_layer", 0]
-    assert started(tmp_path, *options(name), *form, *zero, "--budget.generations", 2) == 0
+    assert started(tmp_path, *options(name), *form, "--budget.generations", 2) == 0
     saved = SavedPolicy.load(tmp_path)
     assert saved.layout == (Layout((3, 6, 3), linear=4.0) if "true" in form else Layout((3, 3)))
 
@@ -194,9 +187,9 @@ def test_a_run_begins_from_one_with_the_same_path_alone(tmp_path, capfd):
     linear = [*options("es"), "--budget.generations", 2, "--policy.linear", "true", "--policy.linear_gain", 2]
     assert started(tmp_path / "a", *linear) == 0
     for source in (tmp_path / "a", tmp_path / "a/policy.h5"):
-        plain = [*options("es"), "--budget.generations", 2, "--seed", 1, "--from", source]
+        plain = [*options("es"), "--budget.generations", 2, "--policy.linear", "false", "--seed", 1, "--from", source]
         assert started(tmp_path / "b", *plain) == 2
         told = capfd.readouterr().err
-        assert "policy.linear = true, this run's false; its policies have policy.linear_gain = 2.0, this run's 4.0" in told
+        assert "policy.linear = true, this run's false" in told
         way = shlex.split(told.strip().partition("with these words at its end: ")[2])
         assert started(tmp_path / f"of {source.name}", *plain, *way) == 0

@@ -51,12 +51,21 @@ TABLES: dict[str, dict] = {  # what the line needs beside defaults
 }
 
 
+PLAIN = {"policy.linear": False, "learner.kernels": "torch", "esac.sigma_rule": "grow", "sac.automatic_temperature": False}
+PLAIN |= {f"{table}.reward_shift": 0.0 for table in ("es", "esac")}
+PLAIN |= {
+    **{f"{table}.observation_normalisation": False for table in ("es", "esac", "sac")},
+    "sac.temperature": 0.2,
+    "sac.lr_sac": 3e-4,
+}
+
+
 def settings(name: str, seed: int) -> Config:
     """Return the settings with which an algorithm learns the line."""
     tables = {"esac": ("esac", "sac")}.get(name, ("erl" if name in FORMS else name,))
     changes = {f"{table}.{key}": value for table in tables for key, value in TABLES[table].items()}
     form = dict(zip(("erl.crossover", "erl.mutation"), FORMS.get(name, ()), strict=bool(name in FORMS)))
-    config = updated(Config(), {"algorithm": name, "seed": seed, "policy.hidden": (16, 16), **form, **changes})
+    config = updated(Config(), {"algorithm": name, "seed": seed, "policy.hidden": (16, 16), **PLAIN, **form, **changes})
     check(config)
     return config
 

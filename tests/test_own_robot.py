@@ -23,7 +23,7 @@ from esac_mpi.record import Run
 EXAMPLE, PAGE = ROOT / "docs/example", (ROOT / "docs/own-robot.md").read_text(encoding="utf-8")
 TINY = [
     *("--budget.generations", 2, "--policy.hidden", 8),
-    *("--esac.population_size", 4, "--esac.sac_min_steps", 10, "--esac.update_cost", 0),
+    *("--esac.population_size", 4, "--esac.sac_min_steps", 10, "--esac.update_cost", 0, "--esac.sigma_rule", "grow"),
     *("--sac.start_steps", 10, "--sac.batch_size", 8, "--task.horizon", 20, "--evaluation.every", 2),
 ]
 

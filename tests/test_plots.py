@@ -36,7 +36,7 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ("es.lr_es", "is 0.005 in every run: a sweep needs two values"),
+        ("es.lr_es", "is 0.01 in every run: a sweep needs two values"),
         ("sigme", "did you mean"),
         ("budget.generations", "no setting"),
     ],

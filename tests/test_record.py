@@ -131,7 +131,7 @@ def test_other_settings_are_refused(tmp_path, caplog):
     other = updated(CONFIG, {"esac.sigma": 0.5, "seed": 7, "budget.generations": 9})
     with pytest.raises(Refused) as refusal:
         begin(tmp_path, other)
-    assert "esac.sigma: 0.005 -> 0.5" in str(refusal.value)
+    assert "esac.sigma: 0.02 -> 0.5" in str(refusal.value)
     assert "seed: 0 -> 7" in str(refusal.value)
     assert "budget" not in str(refusal.value)
     assert "--fresh" in str(refusal.value)

@@ -23,7 +23,7 @@ from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.experiments.running import as_begun
 from esac_mpi.learning import Phase
 from esac_mpi.record import Run
-from esac_mpi.task import settled
+from esac_mpi.task import sentences, settled
 
 IDLING = ["--task.id", "own_envs:Idling-v0", *ROUTINE]  # a rest returns 10 in 10 steps, a walk 9 in 4
 RESTS, GOES = (10.0, 10), (9.0, 4)
@@ -115,7 +115,7 @@ def test_the_gradient_of_es_is_that_of_the_fitness(shaping, world):
 
 
 def test_mutation_tuning_goes_by_the_fitness(world):
-    options = "--esac.amt_clip", 10, "--esac.amt_trigger", "interval", "--esac.amt_interval", 1
+    options = "--esac.sigma_rule", "grow", "--esac.amt_clip", 10, "--esac.amt_trigger", "interval", "--esac.amt_interval", 1
     small = idling(world, "esac", *options)
     row = small.generation()
     world.end_background()
@@ -275,23 +275,23 @@ def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
     ],
 )
 def test_the_bonus_for_survival_is_the_tasks(task, kwargs, bonus):
-    assert survival_bonus(envs.make(task, 0, kwargs)) == bonus
+    assert survival_bonus(envs.make(task, 0, kwargs)) == (bonus, "")
 
 
 class Twice(gymnasium.Wrapper):
     """Repeat each action."""
 
 
-def test_a_bonus_that_cannot_be_told_is_refused():
-    env = envs.make("Hopper-v5", 0, {"healthy_reward": -1.0})
-    config = updated(Config(), {"esac.reward_shift": "survival"})
-    with pytest.raises(envs.TaskError, match=r"its healthy_reward is -1\.0; set reward_shift to a number"):
-        settled(config, env)
-    assert settled(updated(config, {"algorithm": "sac"}), env)[0].esac.reward_shift == "survival"
-    env = envs.make("Hopper-v5")
-    env._env = Twice(env._env)
-    with pytest.raises(envs.TaskError, match="its wrapper Twice may change what a step pays"):
-        settled(config, env)
+def test_a_bonus_that_cannot_be_told_is_0_and_that_is_said():
+    negative = envs.make("Hopper-v5", 0, {"healthy_reward": -1.0})
+    wrapped = envs.make("Hopper-v5")
+    wrapped._env = Twice(wrapped._env)
+    for env, why in ((negative, "its healthy_reward is -1.0"), (wrapped, "its wrapper Twice may change what a step pays")):
+        config, names = settled(Config(), env)
+        assert config.esac.reward_shift == 0
+        (said,) = sentences(config, names, env)
+        assert f"reward_shift 0: the bonus for survival cannot be told, as {why}" in said
+    assert settled(updated(Config(), {"algorithm": "sac"}), negative)[0].esac.reward_shift == "survival"
 
 
 def test_what_a_shift_may_be():
@@ -306,7 +306,7 @@ def test_what_a_shift_may_be():
             load(["--algorithm", "es", *words])
     with pytest.raises(ConfigError, match="algorithm = sac does not read it"):
         load(["--algorithm", "sac", "--esac.reward_shift", "1"])
-    assert load(["--algorithm", "es"])[0].es.shift == 0
+    assert load(["--algorithm", "es"])[0].es.reward_shift == "survival"
 
 
 def test_files_of_runs_from_before_are_whole_and_without_a_shift():

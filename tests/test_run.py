@@ -254,6 +254,7 @@ def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, kind, 
 
 def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, together):
     arguments = ["--algorithm", "es", *TASK, "--es.population_size", 10, "--evaluation.every", 100, "--budget.generations", 4]
+    arguments += ["--es.observation_normalisation", "false"]
     received = []
     for hidden in (8, 200):
         together(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), nodes=2)

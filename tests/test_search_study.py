@@ -292,11 +292,11 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
 
 
 def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(tmp_path):
-    sparse = load(["--algorithm", "es", "--es.sigma", "0.02", "--budget.generations", "7", "--policy.hidden", "8"])[0]
+    sparse = load(["--algorithm", "es", "--es.sigma", "0.03", "--budget.generations", "7", "--policy.hidden", "8"])[0]
     text = shown.as_file(replace(sparse, seed=100))
     assert text.splitlines() == [
         'algorithm = "es"', "", "[task]", 'id = "HalfCheetah-v5"', "", "[budget]", "generations = 7", "nominal_steps = 0", "",
-        "[policy]", "hidden = [8]", "", "[es]", "sigma = 0.02",
+        "[policy]", "hidden = [8]", "", "[es]", "sigma = 0.03",
     ]  # fmt: skip
     # a field of a reading that was put back to its default: what differs from the defaults would not say so
     paper = load(["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)])[0]

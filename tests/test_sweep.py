@@ -13,7 +13,7 @@ sweep = command("sweep")
 def test_sweep_writes_the_grid(tmp_path, capsys):
     out = tmp_path / "jobs.txt"
     grid = ["--tasks", "Ant-v5", "dm_control/walker-walk-v0", "--algorithms", "esac", "es", "--seeds", "0", "4-5"]
-    varied = ["--set", "sigma", "0.1", "0.2", "--set", "esac.amt_clip", "1e-6", "0", "--set", "policy.hidden", "8 8"]
+    varied = ["--set", "sigma", "0.1", "0.2", "--set", "esac.winner_pull", "1e-6", "0", "--set", "policy.hidden", "8 8"]
     assert sweep.main([*grid, *varied, "--root", str(tmp_path / "runs"), "--out", str(out)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[:2] == [str(out), "36 runs, 12 settings"]  # 2 tasks * 3 seeds * (2 * 2 of esac + 2 of es)
@@ -21,8 +21,8 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
     assert told[3].split() == ["PBS", f"LIST={out}", "qsub", "-v", "LIST", "-J", "0-35", "jobs/pbs-array.sh"]
     lines = out.read_text().splitlines()
     assert len(lines) == 36
-    first = "--task.id Ant-v5 --algorithm esac --seed 0 --esac.sigma 0.1 --esac.amt_clip 1e-6 --policy.hidden 8 8"
-    assert lines[0] == f"{first} --run-dir {tmp_path}/runs/Ant-v5-esac-sigma0.1-amt_clip1e-6-seed0"
+    first = "--task.id Ant-v5 --algorithm esac --seed 0 --esac.sigma 0.1 --esac.winner_pull 1e-6 --policy.hidden 8 8"
+    assert lines[0] == f"{first} --run-dir {tmp_path}/runs/Ant-v5-esac-sigma0.1-winner_pull1e-6-seed0"
     config, _ = load(lines[-1].split())
     assert (config.task.id, config.algorithm, config.seed, config.es.sigma, config.policy.hidden) == (
         "dm_control/walker-walk-v0", "es", 5, 0.2, (8, 8),

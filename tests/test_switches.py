@@ -282,7 +282,7 @@ ALL = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--e
 ALL += ["--esac.action_noise", 0.1, "--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2, "--seed", 5]
 ALL += ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.replayed", "sample", "--esac.replayed_members", 3]
 ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.update_cost", 0.4, "--esac.workers", 2]
-ALL += ["--esac.length_cap", 1.5]
+ALL += ["--esac.length_cap", 1.5, "--esac.sigma_rule", "grow", "--policy.linear", "false"]
 
 
 def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path, alone, together):

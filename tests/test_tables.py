@@ -56,6 +56,20 @@ def test_seeds_for_which_the_machine_chose_otherwise_are_no_group_and_that_is_sa
     assert "no seeds" not in capsys.readouterr().err
 
 
+def test_costs_that_were_measured_are_of_one_group_where_they_are_near(tmp_path, capsys):
+    def virtual(seed, cost, settled="esac.update_cost"):
+        values = {"n": 28, "esac.phase_timing": "virtual", "esac.workers": 1, "esac.update_cost": cost}
+        (run,) = opened(make(tmp_path / f"{seed}-{cost}", algorithm="esac", seed=seed, **values))
+        run.columns.attributes["settled"] = settled
+        return run
+
+    near = [virtual(0, 27.0), virtual(1, 33.0)]
+    assert [len(found) for found in groups.grouped(near)["A-v0"].values()] == [2]
+    assert "seeds of one group measured update_cost = 27 to 33" in capsys.readouterr().err
+    for other in (virtual(2, 55.0), virtual(3, 30.0, settled="")):  # another machine; named, not measured
+        assert len(groups.grouped([*near, other])["A-v0"]) == 3
+
+
 def test_numbers_that_a_run_does_not_read_tell_no_groups_apart(tmp_path):
     runs = opened(
         make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1, **{"esac.workers": "auto"})
@@ -66,7 +80,7 @@ def test_numbers_that_a_run_does_not_read_tell_no_groups_apart(tmp_path):
 def test_of_many_settings_those_are_named_that_tell_groups_apart(tmp_path, capsys):
     many = {"es.lr_es": 0.1, "es.weight_decay": 0.1, "es.fitness_episodes": 2, "policy.hidden": [8], "es.sigma": 0.1}
     paths = [make(tmp_path / "a"), make(tmp_path / "b", **many), make(tmp_path / "c", seed=1, **many | {"es.lr_es": 0.2})]
-    assert list(groups.grouped(opened(*paths))["A-v0"]) == ["ES lr_es=0.005", "ES lr_es=0.1", "ES lr_es=0.2"]
+    assert list(groups.grouped(opened(*paths))["A-v0"]) == ["ES lr_es=0.01", "ES lr_es=0.1", "ES lr_es=0.2"]
     said = "named by lr_es differ in hidden, sigma, fitness_episodes, weight_decay too"
     assert sorted(said) == sorted(capsys.readouterr().err.partition("groups that are ")[2].strip())
     three = {name: many[name] for name in ("es.lr_es", "es.sigma", "policy.hidden")}
@@ -204,7 +218,7 @@ def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, capsys):
         str(make(tmp_path / "e", (3,), **{"es.sigma": 0.7})),
     ]
     lines = sensitivity.of_runs(opened(*map(Path, swept)), "sigma", "final", 220)
-    assert [list(line) for line in lines["A-v0"].values()] == [[0.005, 0.5]]  # e is at 110
+    assert [list(line) for line in lines["A-v0"].values()] == [[0.02, 0.5]]  # e is at 110
     assert "left out, nothing to measure, or not that far: e" in capsys.readouterr().err
 
 

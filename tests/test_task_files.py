@@ -19,7 +19,9 @@ def test_task_file_is_accepted_and_holds_differences_only(path):
     config = updated(Config(), values)
     check(config)
     same = {name for name, value in flatten(Config()) if name in values and values[name] == value}
-    assert same <= {"task.id"} | READINGS["repo"].keys()  # what a reading sets may be said of a task under every reading
+    assert (
+        same <= {"task.id", "es.lr_es"} | READINGS["repo"].keys()
+    )  # what a reading sets may be said of a task under every reading
     env = make(config.task.id, config.task.horizon)
     assert env.reset(0).shape == (env.observation_size,)
 

@@ -91,7 +91,9 @@ def test_another_algorithm_takes_what_means_the_same(sources, tmp_path, before, 
 def test_in_discrete_tasks_a_last_layer_is_held_as_its_new_algorithm_holds_it(tmp_path):
     """PPO's theta has its logits 2^-16 times as large: taken as they are, another's would be certain, and its own be noise."""
     theta = np.arange(1, 27, dtype=np.float32)  # 3 observations, 4 units, 2 choices: 16 and 10
-    plain = Source("x", tmp_path, {"es": theta}, {"policy.hidden": (4,)}, "tanh", (3, 2), True, False, None, {})
+    plain = Source(
+        "x", tmp_path, {"es": theta}, {"policy.hidden": (4,), "policy.linear": False}, "tanh", (3, 2), True, False, None, {}
+    )
     small = with_heads_as_here(plain, updated(Config(), {"algorithm": "ppo"})).theta
     np.testing.assert_array_equal(small, np.concatenate([theta[:16], theta[16:] / 65536]))
     of_ppo = replace(plain, policies={"ppo": small}, head_scale=LOGIT_SCALE)

@@ -10,7 +10,7 @@ from esac_mpi.config import table_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import read
 
-NETWORK = ["--policy.hidden", 6, "--policy.activation", "relu", "--policy.layer_norm", "false"]
+NETWORK = ["--policy.hidden", 6, "--policy.activation", "relu", "--policy.layer_norm", "false", "--policy.linear", "false"]
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
 ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
 COMMON = [*TASK, *ROUTINE, "--display.style", "plain"]
@@ -26,8 +26,8 @@ OPTIONS = {
         "sac_min_steps": 24,
         "sac_episodes": 1,
     },
-    "es": POPULATION,
-    "sac": {"steps_per_generation": 24},
+    "es": {**POPULATION, "observation_normalisation": "false"},
+    "sac": {"steps_per_generation": 24, "observation_normalisation": "false"},
     "td3": OFF_POLICY,
     "ddpg": OFF_POLICY,
     "ppo": {"steps_per_generation": 20, "batch_size": 10},

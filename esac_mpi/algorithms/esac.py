@@ -18,10 +18,13 @@ By default, and not where `esac.reading` is "mended", "paper" or "repo":
 - Winners' episodes enter the replay while they are better than SAC's own (`replayed = "better"`): rank 0 plays them again. 5.1.2
   has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once that has won three tests in a row (`adoption = "tested"`).
+- sigma grows and shrinks by the one-fifth rule (`sigma_rule = "one_fifth"`); line 24 has it grow alone.
+- Members are compared by returns without the bonus for survival (`reward_shift = "survival"`), and policies have a linear
+  path beside the network (`policy.linear`).
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`,
-`amt_clip = 0` or another `sigma_rule`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
+`sigma_rule`, `amt_clip = 0`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
 `sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or `adoption`.
 """
 
@@ -192,7 +195,7 @@ def decide(params: Params, state: State, k: int, found: Population, may_learn: b
     if esac.sigma_rule == "grow":
         step, raw = grown(params, state, k, found, learns)
     else:
-        step, raw = adapted(esac, state, found)
+        step, raw = adapted(esac, state, found), 0.0
     winners = select(params, k, fitness)  # line 10
     p_sac, (won, adopted) = esac_phase.probability(esac, k), judge(esac, state, found)
     return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopted)
@@ -201,7 +204,7 @@ def decide(params: Params, state: State, k: int, found: Population, may_learn: b
 def grown(params: Params, state: State, k: int, found: Population, learns: bool) -> tuple[float, float]:
     """Return AMT's step of sigma after generation k, clipped and unclipped. Eqs. (4)-(6)."""
     esac = params.config.esac
-    share = amt_share(params, state, k, found, learns)
+    share = amt_share(esac, k, learns)
     if not share:
         return 0.0, 0.0
     raw_input = esac.amt_input == "raw"
@@ -211,40 +214,23 @@ def grown(params: Params, state: State, k: int, found: Population, learns: bool)
     return share * clipped, share * raw
 
 
-def amt_share(params: Params, state: State, k: int, found: Population, learns: bool) -> float:
+def amt_share(esac: configuration.ESAC, k: int, learns: bool) -> float:
     """Return what part of an AMT step generation k makes; learns: whether a phase begins in it."""
-    esac = params.config.esac
     if esac.amt_trigger == "phase":
         return float(learns)
     if esac.amt_trigger == "interval":
         return float(k % esac.amt_interval == 0)
-    before, after = float(k - 1), float(k)
-    if esac.amt_trigger == "step":
-        steps, one = state.counters.env_steps_population, evolution.POPULATION * params.horizon
-        before, after = steps / one, (steps + int(found.length.sum()) + found.trial_steps) / one
-    return evolution.phases_by(after) - evolution.phases_by(before)
+    return evolution.phases_by(k) - evolution.phases_by(k - 1)
 
 
-def adapted(esac: configuration.ESAC, state: State, found: Population) -> tuple[float, float]:
-    """Return the step of a sigma that may also shrink, and AMT's upward step before its clip.
-
-    Both are 0 in a generation without a test of theta_es, or where a return of it is not finite.
-    """
+def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
+    """Return the one-fifth rule's step of sigma; 0 without a test of theta_es, or where a return of it is not finite."""
     if not (found.trials.size and np.isfinite(found.trials[0]).all()):
-        return 0.0, 0.0
-    centre = found.trials[0]
-    sigma, raw = state.sigma, 0.0
-    amt = esac.population_size, sigma, esac.lr_es, esac.amt_clip
+        return 0.0
     parent = np.repeat(state.parents, found.returns.size // state.parents.size)
-    members = found.returns[parent == CENTRE]
-    if esac.sigma_rule == "one_fifth":
-        new = evolution.one_fifth(sigma, evolution.success_share(members, centre))
-    elif evolution.falls_behind(members, centre):
-        new = sigma - evolution.amt_step_down(members, centre, *amt)
-    else:
-        step, raw = evolution.amt_step(found.returns, *amt)
-        new = sigma + step
-    return evolution.within_span(new, esac.sigma) - sigma, raw
+    share = evolution.success_share(found.returns[parent == CENTRE], found.trials[0])
+    new = evolution.one_fifth(state.sigma, share)
+    return evolution.within_span(new, esac.sigma) - state.sigma
 
 
 def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[int, bool]:

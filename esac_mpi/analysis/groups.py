@@ -18,6 +18,7 @@ from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
 APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
+NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
 MANY = 3  # settings; of more a label has those that suffice
 READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
 
@@ -123,6 +124,8 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
         for algorithm in sorted({run.config.algorithm for run in here}, key=order):
             same = [run for run in here if run.config.algorithm == algorithm]
             differ = varying(same, without)
+            near = near_costs(same, differ)
+            differ = [name for name in differ if name not in near]
             tell_chosen(same, differ)
             names = telling(same, differ)
             for run in same:
@@ -131,6 +134,29 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
         for found in (runs for labels in groups.values() for runs in labels.values()):
             refuse_twins(found)
     return groups
+
+
+def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
+    """Name the costs that each run measured at its first start, where within each group they are near each other.
+
+    Tells of them: a study on one kind of machine has one group then.
+    """
+    measured = [set(run.provenance.get("settled", "").split()) for run in runs]
+    costs = {name for name in set(names).intersection(*measured) if name.endswith("_cost")}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for mine in map(settings, runs):
+        key = tuple(mine.get(name) for name in names if name not in costs)
+        groups.setdefault(key, []).append(mine)
+    near = set()
+    for name in costs:
+        ends = [(min(found), max(found)) for found in ([mine[name] for mine in alike] for alike in groups.values())]
+        if all(high <= NEAR * low for low, high in ends):
+            near.add(name)
+            ranges = " or ".join(f"{shown(low)} to {shown(high)}" for low, high in ends if low < high)
+            if ranges:
+                where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
+                note(f"{where}: seeds of one group measured {called(name)} = {ranges} at their first starts")
+    return near
 
 
 def tell_chosen(runs: list[RunFiles], names: list[str]) -> None:

@@ -4,7 +4,7 @@ from esac_mpi import envs, learners, set_up
 from esac_mpi.check.counter import NO_START
 from esac_mpi.check.report import Line
 from esac_mpi.comm import World
-from esac_mpi.config import Config, ConfigError, automatic, in_numbers, updated
+from esac_mpi.config import Config, ConfigError, in_numbers, updated
 from esac_mpi.forecast.automatic import found
 from esac_mpi.job import WRONG_USAGE
 
@@ -13,15 +13,15 @@ def settled(config: Config, env: envs.Env | None, world: World, fresh: bool) -> 
     """Resolve what is "auto"; some number is in its place where that cannot be done. All ranks call this; rank 0 has the line."""
     answer: dict[str, object] | None = {}
     lines: list[Line] = []
-    if world.rank == 0 and automatic(config):
+    if world.rank == 0:
         path = set_up.run_directory(config)
         codes: dict[type[Exception], int] = {
             **set_up.exit_codes(world),
             **dict.fromkeys((ConfigError, learners.LearnerNotFinite, *NO_START), WRONG_USAGE),
         }
         try:
-            answer, told = (None, "") if env is None else found(config, env, world, path, fresh)
-            lines = [Line("settings", told)] if told else []
+            answer, told = (None, []) if env is None else found(config, env, world, path, fresh)
+            lines = [Line("settings", one) for one in told]
         except envs.TaskError:
             answer = None  # which another line tells
         except tuple(codes) as error:

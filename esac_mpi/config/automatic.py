@@ -44,7 +44,8 @@ def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str,
 def in_numbers(config: Config, population: int = LEAST) -> Config:
     """Put some number in the place of all that is "auto"; population: of members."""
     sizes = {name: population for name in _unresolved(config) if name.endswith("population_size")}
-    return updated(config, {**{name: hint(name)(1) for name in _unresolved(config)}, **sizes})
+    kernels = "torch" if config.learner.kernels == AUTO else config.learner.kernels
+    return updated(config, {"learner.kernels": kernels, **{name: hint(name)(1) for name in _unresolved(config)}, **sizes})
 
 
 def _unresolved(config: Config) -> list[str]:

@@ -12,16 +12,17 @@ from esac_mpi.config.bounds import (
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
+    NonNegativeOr,
     OffOr,
     PositiveFloat,
     PositiveInt,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.selecting import Selecting
+from esac_mpi.config.selecting import SURVIVAL, Selecting
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 
 # of what AMT reads where it needs no phases
-WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation", "step"))
+WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
 # SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
 OF_PHASES = ("lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per_step", "interleaved")
 
@@ -33,10 +34,14 @@ class Evolution(Selecting):
     population_size: AutoInt = AUTO
     """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es: of the ranks of its first
     start but one) that is at least 28. P: D.1, 50; C: 10."""
-    sigma: PositiveFloat = 0.005
-    """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1 (0.01 on dm_control)."""
-    lr_es: PositiveFloat = 0.005
-    """Learning rate of theta_es, alpha_es. P: D.1 (0.01 on dm_control)."""
+    reward_shift: Annotated[float | Literal["survival"], NonNegativeOr(SURVIVAL)] = SURVIVAL
+    """What each step takes from the fitness, by which members are compared: return - reward_shift * length
+    [reward]. Evaluations, rows and learners have the task's own returns and rewards. survival: the task's
+    bonus for staying alive, 0 where it has none; the run's config.toml has the number. ARS: the bonus; P, C: 0."""
+    sigma: PositiveFloat = 0.02
+    """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005 (0.01 on dm_control)."""
+    lr_es: PositiveFloat = 0.01
+    """Learning rate of theta_es, alpha_es. P: D.1, 0.005 (0.01 on dm_control)."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Step rule of theta_es. P: 6.1 Adam; sgd is Algorithm 1, line 11, as printed."""
     weight_decay: NonNegativeFloat = 0.0
@@ -63,7 +68,7 @@ class Evolution(Selecting):
     action_noise: NonNegativeFloat = 0.0
     """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
     an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
-    observation_normalisation: bool = False
+    observation_normalisation: bool = True
     """Standardise observations by running statistics, clipped to +-5 standard deviations. OpenAI-ES: on; P, C: off. Of the
     population's episodes, and of SAC's own; members, SAC and its copies see alike, and the replay has them as they were."""
     length_cap: Annotated[NonNegativeFloat, OffOr(1, 1000, when_run=True)] = 0.0
@@ -86,7 +91,7 @@ class Evolution(Selecting):
             if value := getattr(self, name):
                 yield (
                     f"{table}.{name} = {value}: is for members alone, which {table}.sigma_rule = "
-                    f"{rule} compares with theta_es; {table}.{name} = 0"
+                    f"{rule} compares with theta_es; {table}.{name} = 0, or another {table}.sigma_rule"
                 )
 
 
@@ -179,25 +184,20 @@ class ESAC(Evolution):
     """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M: false."""
     p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
-    sigma_rule: Literal["grow", "both", "one_fifth"] = "grow"
+    sigma_rule: Literal["grow", "one_fifth"] = "one_fifth"
     """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6).
-    both: AMT's step after each test of `adoption = tested`; downwards where the mean return of the
-    members around theta_es is below theta_es's own by more than twice the standard error: Eq. 6
-    with theta_es's mean in place of R_max. Ours.
-    one_fifth: after each such test sigma grows if more than a fifth of these members are better
-    than theta_es, else it shrinks (Rechenberg 1973): times exp(0.1 (share - 0.2) / 0.8). The share
-    is that of pairs of a member and an episode of theta_es, so that noise alone gives a half.
-    both and one_fifth hold sigma between sigma(1) / 5 and 5 sigma(1)."""
-    amt_clip: Annotated[NonNegativeFloat, OnlyWith(sigma_rule=("grow", "both")), WITHOUT_PHASES] = 1e-4
+    one_fifth: after each test of `adoption = tested` sigma grows if more than a fifth of the members
+    around theta_es are better than theta_es itself, else it shrinks (Rechenberg 1973): times
+    exp(0.1 (share - 0.2) / 0.8). The share is that of pairs of a member and an episode of theta_es,
+    so that noise alone gives a half. sigma stays between sigma(1) / 5 and 5 sigma(1)."""
+    amt_clip: Annotated[NonNegativeFloat, OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = 1e-4
     """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
-    amt_trigger: Annotated[Literal["phase", "interval", "generation", "step"], OnlyWith(sigma_rule="grow")] = "phase"
+    amt_trigger: Annotated[Literal["phase", "interval", "generation"], OnlyWith(sigma_rule="grow")] = "phase"
     """What AMT's steps are counted in. phase: one in each generation that a SAC phase begins in
     (P: line 24). interval: one every amt_interval generations (C).
-    generation, step: whenever phases begin, each generation makes the part of a step that the
-    paper's run makes in it: p_sac / 5, as g is 5 and p_sac falls from 1 to 0.1 (C). By generation t
-    that is t / 50 + 216 (1 - exp(-t / 1200)) steps, 142 in the paper's 1,000 generations.
-    generation: t counts generations, each one horizon of nominal steps. step: t counts the
-    population's steps, 50 horizons (n of D.1) for 1, so that short episodes count less. Ours."""
+    generation: whenever phases begin, each generation makes the part of a step that the paper's run
+    makes in it: p_sac / 5, as g is 5 and p_sac falls from 1 to 0.1 (C). By generation t that is
+    t / 50 + 216 (1 - exp(-t / 1200)) steps, 142 in the paper's 1,000 generations. Ours."""
     amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
     amt_input: Annotated[Literal["raw", "rank"], OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = "raw"
@@ -271,11 +271,11 @@ class ESAC(Evolution):
         """Yield a message for a rule that cannot judge sigma; crowded: no slot is around theta_es."""
         rule = f"{table}.sigma_rule = {self.sigma_rule}"
         if self.adoption != "tested":
-            yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested"
+            yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested; or {table}.sigma_rule = grow"
         if crowded:
-            yield f"{rule}: no slot has theta_es as its parent; lower {table}.winner_fraction"
+            yield f"{rule}: no slot has theta_es as its parent; lower {table}.winner_fraction, or {table}.sigma_rule = grow"
         if self.amt_scope == "gradient":
-            yield f"{rule}: needs a sigma that reaches the noise; {table}.amt_scope = noise"
+            yield f"{rule}: needs a sigma that reaches the noise; {table}.amt_scope = noise, or {table}.sigma_rule = grow"
         yield from self.unlike_theta_es(table, self.sigma_rule)
 
 

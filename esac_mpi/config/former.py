@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.readings import PRINTED, SIZES
+from esac_mpi.config.readings import NUMBERS, PRINTED, SIZES
 
 FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac.replayed"}  # and what took its place
 AES_RL_0_1_0 = 33  # fields of its table; a file of a run has them all, one that a person wrote hardly so many
@@ -25,15 +25,18 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     switches = {name: found.pop(name) for name in FORMER if isinstance(found.get(name), bool)}  # another value is refused as any
     if "esac.adopt_sac" in switches:
         found.setdefault("esac.adoption", "means" if switches["esac.adopt_sac"] else "off")
+        found.setdefault("esac.sigma_rule", "grow")  # as it was
     if switches.get("esac.offspring_transitions"):
         raise ConfigError(f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place')
     if "esac.offspring_transitions" in switches:
         found.setdefault("esac.replayed", "none")
+    if found.get("policy.initial_last_layer") == 1:  # was there for some weeks, unreleased
+        del found["policy.initial_last_layer"]
     if "aes_rl.order" not in found and sum(name.startswith("aes_rl.") for name in found) == AES_RL_0_1_0:
         found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
     for (table, fields), before in BEFORE.items():
         if sum(name.startswith(f"{table}.") for name in found) >= fields:
             found = before | found
     if sum(name.startswith("esac.") for name in found) >= WHOLE:
-        found = SIZES | (PRINTED if "esac.adoption_wins" not in found else {}) | found  # what were the defaults
+        found = SIZES | NUMBERS | (PRINTED if "esac.adoption_wins" not in found else {}) | found  # what were the defaults
     return found

@@ -43,7 +43,6 @@ class ERL(Selecting):
         ("learner", "td3", "sac"),
         without=(
             "policy.output",
-            "policy.initial_last_layer",
             *(f"{table}.{name}" for table, names in IDLE.items() for name in (*names, "observation_normalisation")),
         ),
         tables_if={"td3": "learner", "sac": "learner"},

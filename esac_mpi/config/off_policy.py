@@ -20,16 +20,16 @@ class SAC(Table):
 
     READS = Reads(("learner",), also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
 
-    lr_sac: PositiveFloat = 3e-4
-    """Adam's learning rate of actor, critics and temperature, alpha. P: D.1."""
+    lr_sac: PositiveFloat = 1e-3
+    """Adam's learning rate of actor, critics and temperature, alpha. P: D.1, 3e-4."""
     gamma: Fraction = 0.99
     """Discount. P: D.1."""
     tau: Fraction = 0.005
     """Polyak coefficient of the targets. C."""
-    temperature: NonNegativeFloat = 0.2
+    temperature: NonNegativeFloat = 0.05
     """Entropy temperature, lambda in Eq. 1; fixed in the paper's comparison (6.1). C: 0.2. Initial value if automatic."""
-    automatic_temperature: bool = False
-    """Tune the temperature towards an entropy of -action_size (Haarnoja et al. 2018b)."""
+    automatic_temperature: bool = True
+    """Tune the temperature towards an entropy of -action_size (Haarnoja et al. 2018b). P, C: off."""
     value_network: bool = False
     """The form with V, target V and two Q (P: line 19; Haarnoja et al. 2018a) in place of two Q with targets."""
     critic_layer_norm: bool = False
@@ -39,8 +39,8 @@ class SAC(Table):
     """Transitions per update. C."""
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept [transitions]. C."""
-    start_steps: NonNegativeInt = 10_000
-    """First training steps, taken with uniform random actions [steps]. C."""
+    start_steps: NonNegativeInt = 1000
+    """First training steps, taken with uniform random actions [steps]. C: 10,000."""
     updates_per_step: NonNegativeFloat = 1.0
     """Gradient updates per training step. P: D.1."""
     interleaved: bool = False
@@ -48,7 +48,7 @@ class SAC(Table):
     steps_per_generation: PositiveInt = 1000
     """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut and bootstrapped: of longer ones
     it never plays the rest."""
-    observation_normalisation: bool = False
+    observation_normalisation: bool = True
     """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
     deviations; the replay has them as they were. As OpenAI-ES; P, C: off. Within ESAC: esac.observation_normalisation."""
 

@@ -14,7 +14,7 @@ class PPO(Table):
 
     It plays a step at a time, for which a GPU is slower: learner.device = "cpu"."""
 
-    READS = Reads(("learner",), without=("policy.output", "policy.initial_last_layer"))  # always clips
+    READS = Reads(("learner",), without=("policy.output",))  # always clips
 
     lr_ppo: PositiveFloat = 3e-4
     """Adam's learning rate of actor and critic, constant. B, S."""

@@ -19,6 +19,20 @@ SIZES: dict[str, Any] = {  # of the paper's population; and what phases on a vir
     "esac.workers": 7,
     "esac.update_cost": 30.0,
 }
+NUMBERS: dict[str, Any] = {  # of the paper and its public code, where the defaults are what learns fast on few cores
+    "policy.hidden": (512, 512),  # 6.1
+    "policy.linear": False,
+    "learner.kernels": "torch",
+    "esac.reward_shift": 0.0,
+    "esac.sigma": 0.005,  # D.1
+    "esac.lr_es": 0.005,  # D.1
+    "esac.observation_normalisation": False,
+    "esac.sigma_rule": "grow",  # Eq. 6
+    "sac.lr_sac": 3e-4,  # D.1
+    "sac.temperature": 0.2,
+    "sac.automatic_temperature": False,
+    "sac.start_steps": 10_000,
+}
 PRINTED: dict[str, Any] = {  # what passes from half to half, and when, but for the paper's own operators
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
@@ -28,9 +42,10 @@ PRINTED: dict[str, Any] = {  # what passes from half to half, and when, but for 
 }
 READINGS: dict[str, dict[str, Any]] = {
     "recommended": {},
-    "mended": {**SIZES, **PRINTED},
+    "mended": {**SIZES, **NUMBERS, **PRINTED},
     "paper": {
         **SIZES,
+        **NUMBERS,
         **PRINTED,
         "esac.sampling": "onesided",  # line 6
         "esac.winner_pull": 0.0,  # lines 11 and 27 have none
@@ -41,6 +56,7 @@ READINGS: dict[str, dict[str, Any]] = {
     },
     "repo": {
         **SIZES,
+        **NUMBERS,
         **PRINTED,
         "esac.sampling": "repo",  # n pairs
         "esac.population_size": 10,
@@ -71,8 +87,17 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
     },
 }
 ERL_ALONE = {"erl.exploration_clip": False, "erl.injection": "worst"}  # in ERL's public code; PDERL's clips, and spares an elite
-ERL_ACTOR = {"policy.hidden": (128, 128), "policy.activation": "tanh", "policy.layer_norm": True}  # as the public code of ERL
-CEM_ACTOR = {"policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
+BEFORE: dict[str, Any] = {"policy.linear": False, "learner.kernels": "torch"}  # what the others have of ESAC's defaults
+FIXED: dict[str, Any] = {"sac.lr_sac": 3e-4, "sac.temperature": 0.2, "sac.automatic_temperature": False}  # a SAC in ERL
+RIVAL = {**BEFORE, "policy.hidden": (512, 512)}  # as ESAC's paper has all
+ERL_ACTOR = {  # as the public code of ERL
+    **BEFORE,
+    **FIXED,
+    "policy.hidden": (128, 128),
+    "policy.activation": "tanh",
+    "policy.layer_norm": True,
+}
+CEM_ACTOR = {**BEFORE, "policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
 ARRIVALS = "aes_rl.arrivals_per_generation"  # not fewer than workers: all ranks meet after each generation
 
 
@@ -89,4 +114,4 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
         return CEM_ACTOR | {ARRIVALS: least if workers == AUTO else max(least, workers)}
     if algorithm in ("cem", "cem_rl"):
         return CEM_ACTOR
-    return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else {}
+    return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else RIVAL

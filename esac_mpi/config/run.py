@@ -66,27 +66,23 @@ class Budget(Table):
 class PolicyNetwork(Table):
     """The network of theta_es, of every offspring and of the SAC mean."""
 
-    hidden: tuple[PositiveInt, ...] = (512, 512)
-    """Units of the hidden layers, of the critics' too, but for those of erl.critic_hidden. P: 6.1; C: 256 256."""
+    hidden: tuple[PositiveInt, ...] = (64, 64)
+    """Units of the hidden layers, of the critics' too, but for those of erl.critic_hidden. P: 6.1, 512 512; C: 256 256."""
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     layer_norm: bool = False
     """Normalise the sums of every hidden layer before its nonlinearity, over its units, with a gain and a shift each
     (torch.nn.LayerNorm; Ba et al. 2016, arXiv:1607.06450). P, C: off; the ERL family has it in its actors. Of the policy
     alone: critics have critic_layer_norm in the learner's table. Not with algorithm = "ppo"."""
-    linear: bool = False
+    linear: bool = True
     """A matrix W from the observation, as the network sees it, straight to the output, beside the
     hidden layers (structured control nets; Srouji et al. 2018, arXiv:1802.08311). The output begins
-    at zero, that of the ERL family's actors small. P, C: off. Not without hidden layers, where the
-    policy is linear already, nor with algorithm = "ppo"."""
+    at zero, that of the ERL family's actors small. P, C: off, as with all algorithms but ESAC and its
+    halves. Without hidden layers all is linear, and begins at zero. Not with algorithm = "ppo"."""
     linear_gain: Annotated[PositiveFloat, AtMost(1000), OnlyWith(linear=True)] = 4.0
     """g in output = network(x) / g + g W x: W has mutation and learning rates g times as large as the
     other weights, the last layer of the network g times smaller ones. Ours, measured with es on
     Swimmer and HalfCheetah, where 1 learns far more slowly."""
-    initial_last_layer: Annotated[NonNegativeFloat, OnlyWith(linear=False)] = 1.0
-    """What the initial weights of the last layer are multiplied by; 0: the output begins at zero, as
-    with linear = true it always does. P, C: 1. The ERL family has erl.initial_last_layer, and PPO's
-    are stable-baselines3's."""
     output: Literal["tanh", "clip"] = "tanh"
     """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip. algorithm = "ppo" always
     clips, as its actions in training are."""
@@ -94,17 +90,14 @@ class PolicyNetwork(Table):
     @property
     def path_gain(self) -> float:
         """The gain of the linear path; 0 where there is none."""
-        return self.linear_gain if self.linear else 0.0
+        return self.linear_gain if self.linear and self.hidden else 0.0
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for a path beside no hidden layer, or a gain too small for float32."""
         if self.linear_gain < 1e-3:
             yield f"{table}.linear_gain = {self.linear_gain}: must be from 0.001 to 1000"
-        if self.linear and not self.hidden:
-            yield (
-                f"{table}.linear = true: a policy without hidden layers is linear already; leave it out, or give "
-                f"{table}.hidden units. {table}.initial_last_layer = 0 makes its output begin at zero"
-            )
+        if not self.hidden and self.linear_gain != PolicyNetwork.linear_gain:
+            yield f"{table}.linear_gain = {self.linear_gain}: there is no path without hidden layers, where all is linear"
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,7 @@ class Learner(Table):
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
     device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
-    kernels: Literal["auto", "torch", "mkl", "compiled"] = "torch"
+    kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
     """What makes the updates on a CPU. compiled: SAC's whole update in C, with relu, fp32, one thread and without layer
     normalisation and value network; the same bits on every CPU with AVX2 or AVX-512. mkl: torch, whose MKL takes its fast path
     on AMD, too, in a process that has not imported torch before. torch: as it is. auto: the first of these that the first start's

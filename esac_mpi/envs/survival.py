@@ -8,7 +8,7 @@ so that without it the first fall would be the best. Nor is InvertedPendulum's 1
 import math
 from typing import Any
 
-from esac_mpi.envs import Env, TaskError, is_of
+from esac_mpi.envs import Env, is_of
 
 BALANCE = "gymnasium.envs.mujoco.inverted_double_pendulum_v5", "InvertedDoublePendulumEnv"
 HARMLESS = {  # wrappers that leave rewards and the number of steps as they are
@@ -20,22 +20,22 @@ HARMLESS = {  # wrappers that leave rewards and the number of steps as they are
 }
 
 
-def survival_bonus(env: Env) -> float:
-    """Return a task's bonus for a step alive; 0 where it has none. Raises TaskError where it cannot be told."""
+def survival_bonus(env: Env) -> tuple[float, str]:
+    """Find a task's bonus for a step alive; 0 where it has none, or where it cannot be told, and why."""
     *wrappers, own = getattr(env, "layers", [env])
     try:
         bonus: Any = getattr(own, "_healthy_reward", None)
         bonus = getattr(own, "healthy_reward", 0.0) if bonus is None else bonus
     except Exception as error:  # a property of a user's own
-        raise _refusal(env, f"its healthy_reward raises {type(error).__name__}") from error
+        return 0.0, f"its healthy_reward raises {type(error).__name__}"
     if is_of(own, *BALANCE) or not getattr(own, "_forward_reward_weight", 1.0):
-        return 0.0
+        return 0.0, ""
     for wrapper in wrappers if bonus else ():
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
-            raise _refusal(env, f"its wrapper {type(wrapper).__name__} may change what a step pays")
+            return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
     if not _is_number(bonus):
-        raise _refusal(env, f"its healthy_reward is {bonus!r:.80}")
-    return float(bonus)
+        return 0.0, f"its healthy_reward is {bonus!r:.80}"
+    return float(bonus), ""
 
 
 def _is_number(bonus: Any) -> bool:
@@ -43,7 +43,3 @@ def _is_number(bonus: Any) -> bool:
         return 0 <= float(bonus) < math.inf
     except (TypeError, ValueError):
         return False
-
-
-def _refusal(env: Env, why: str) -> TaskError:
-    return TaskError(f"{env.id}: its bonus for survival cannot be told, as {why}; set reward_shift to a number")

@@ -49,6 +49,7 @@ OPERATORS = {"genetic": ("operators", "GeneticOperators"), "individuals": ("indi
 def make_operators(name: str, config: Config, layout: Layout) -> Any:
     """Return the operators `name`, a key of OPERATORS; layout: of the policy."""
     module, kind = OPERATORS[name]
+    config = settled(config, name)
     prepare(config, name)
     return getattr(load(module), kind)(config, layout)
 
@@ -114,13 +115,14 @@ def clear() -> None:
 
 def make(name: str, *start: Any, **more: Any) -> Any:
     """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled, NoDevice."""
-    prepare(start[0], name)
+    config = settled(start[0], name)
+    prepare(config, name)
     kind = getattr(load(name), LEARNERS[name])
     from torch.cuda import OutOfMemoryError
 
     from esac_mpi.learners import gpu
 
     try:
-        return kind(Start(*start, **more))
+        return kind(Start(config, *start[1:], **more))
     except OutOfMemoryError as error:
         raise gpu.no_room(error) from error

@@ -47,8 +47,6 @@ def prepare(config: Config, learner: str) -> None:
 def why_not(config: Config, learner: str) -> str:
     """Say why this process cannot have the kernels that are named; empty if it can."""
     kernels = config.learner.kernels
-    if kernels == "auto":
-        return "which kernels it means was not settled"
     if kernels == "torch":
         told = "a training before has led MKL to its fast path in this process"
         return f"{told}: start another one for this training" if mkl_is_told() else ""

@@ -95,6 +95,11 @@ class Cuda:
         return graph.replay
 
 
+def is_there() -> bool:
+    """Tell whether torch has a GPU on this host."""
+    return torch.cuda.is_available()
+
+
 def choose(options: config.Learner) -> torch.device:
     """Return the device that the options name. A GPU gets its context and what makes its bits repeat. Raises NoDevice."""
     workspace = os.environ.setdefault(VARIABLE, REPEATING[0])  # before the first handle

@@ -37,13 +37,19 @@ COMMON = [
 PHASES = ["--esac.sac_min_steps=30", "--sac.start_steps=20", "--sac.batch_size=16", "--sac.replay_capacity=200"]
 INTERVAL = ["--esac.reading=mended", "--esac.gradient_interval=2", "--esac.sac_episodes=2"]
 CARRIED = ["--esac.replayed=sample", "--esac.adoption=tested", "--esac.adoption_episodes=2", "--esac.adoption_wins=2"]
-TIMED = ["--esac.amt_trigger=step", "--esac.workers=2", "--esac.update_cost=0.4", "--esac.length_cap=2"]
+TIMED = [
+    "--esac.sigma_rule=grow",
+    "--esac.amt_trigger=generation",
+    "--esac.workers=2",
+    "--esac.update_cost=0.4",
+    "--esac.length_cap=2",
+]
 FORM = ["population_size=5", "memory_size=60", "sync_interval=3", "distillation_epochs=2", "distillation_batch=8"]
 LEARNED = ["mutation_batch=16", "batch_size=16", "replay_capacity=400", "updates_per_step=0.2"]
 ESAC = [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES]
 PARTS = {
     "ES": ["--algorithm=es", *(f"--es.{option}" for option in (*EVOLUTION, "sigma_rule=one_fifth")), *COMMON],
-    "ESAC": [*ESAC, *INTERVAL, *CARRIED, "--esac.sigma_rule=both"],
+    "ESAC": [*ESAC, *INTERVAL, *CARRIED, "--esac.sigma_rule=one_fifth"],
     "ESAC beside": [*ESAC, *INTERVAL, f"--esac.learner_lag={LAG}", "--esac.replayed=better"],
     "ESAC virtual": [*ESAC, *TIMED, *CARRIED],
     "PDERL": ["--algorithm=pderl", *(f"--erl.{option}" for option in (*FORM, *LEARNED)), *COMMON],
