@@ -22,7 +22,7 @@
 #endif
 #include <immintrin.h>
 
-enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12 };
+enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 2 };
 
 typedef struct {
     int layers, members; /* equal networks, side by side: each tensor has all members' */
@@ -424,6 +424,7 @@ PyMODINIT_FUNC PyInit__learner(void)
         return NULL;
     const char *kind = known("avx512") ? "avx512" : known("avx2") ? "avx2" : "";
     if (PyModule_AddType(module, &update_type) < 0
+        || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0
         || PyModule_AddStringConstant(module, "KIND", kind) < 0) {
         Py_DECREF(module);
         return NULL;

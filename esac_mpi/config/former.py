@@ -30,7 +30,7 @@ def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise ConfigError(f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place')
     if "esac.offspring_transitions" in switches:
         found.setdefault("esac.replayed", "none")
-    if found.get("policy.initial_last_layer") == 1:  # was there for some weeks, unreleased
+    if found.get("policy.initial_last_layer") == 1:  # was there between two releases
         del found["policy.initial_last_layer"]
     if "aes_rl.order" not in found and sum(name.startswith("aes_rl.") for name in found) == AES_RL_0_1_0:
         found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
