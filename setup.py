@@ -26,13 +26,14 @@ setup(
         Extension(
             "esac_mpi._kernels",
             ["esac_mpi/_kernels.c"],
+            depends=["esac_mpi/_scalars.h"],
             extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,  # no compiler: esac_mpi/kernels.py does the same in numpy
         ),
         Extension(
             "esac_mpi._learner",
             ["esac_mpi/_learner.c"],
-            depends=["esac_mpi/_learner.h"],
+            depends=["esac_mpi/_learner.h", "esac_mpi/_scalars.h"],
             extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,  # no GCC on x86-64: the learner uses torch
         ),

@@ -15,6 +15,8 @@
 #define X86 1
 #endif
 
+#include "_scalars.h"
+
 #ifdef __FAST_MATH__
 #error "fast-math changes the bits"
 #endif
@@ -25,9 +27,6 @@
 #else
 #define CLONES
 #endif
-
-static inline uint32_t bits_of(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
-static inline float float_of(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
 
 /* ---- Philox 4x32-10: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" ---- */
 
@@ -121,25 +120,6 @@ static void choose_philox(void) {}
 #endif
 
 /* ---- Box-Muller ---- */
-
-/* Natural logarithm of a normal float32 in (0, 1]; polynomial of Cephes logf. */
-static inline float logarithm(float u)
-{
-    const int32_t t = (int32_t)(bits_of(u) - 0x3F3504F3u); /* relative to sqrt(1/2): the mantissa ends in [.707, 1.414) */
-    const float e = (float)(t >> 23);
-    const float f = float_of((uint32_t)(t & 0x007FFFFF) + 0x3F3504F3u) - 1.0f;
-    const float f2 = f * f;
-    float p = 7.0376836292e-2f;
-    p = p * f - 1.1514610310e-1f;
-    p = p * f + 1.1676998740e-1f;
-    p = p * f - 1.2420140846e-1f;
-    p = p * f + 1.4249322787e-1f;
-    p = p * f - 1.6668057665e-1f;
-    p = p * f + 2.0000714765e-1f;
-    p = p * f - 2.4999993993e-1f;
-    p = p * f + 3.3333331174e-1f;
-    return e * 0.693147182f + (f + (p * f - 0.5f) * f2);
-}
 
 /* Turn two times COUNTERS words into normals: radii times cosines, then radii times sines. */
 CLONES static void box_muller(const uint32_t *restrict words, float *restrict out)
@@ -379,12 +359,6 @@ CLONES static void relu_in_place(float *restrict x, int padded)
 {
     for (int o = 0; o < padded / OUTPUT_LANES * OUTPUT_LANES; o++)
         x[o] = x[o] < 0.0f ? 0.0f : x[o]; /* nan stays nan */
-}
-
-static inline float clipped(float x, float low, float high)
-{
-    const float y = x < low ? low : x;
-    return y > high ? high : y; /* nan stays nan */
 }
 
 /* Transpose four rows and columns. */

@@ -22,6 +22,8 @@
 #endif
 #include <immintrin.h>
 
+#include "_scalars.h"
+
 enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 2 };
 
 typedef struct {
@@ -90,25 +92,6 @@ static size_t weight_at(const Network *net, int layer, int member)
 
 static size_t length(const Network *net) { return bias_at(net, net->layers - 1, net->members); }
 
-static inline uint32_t bits_of(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-static inline float float_of(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-static inline float clipped(float x, float low, float high)
-{
-    const float y = x < low ? low : x;
-    return y > high ? high : y; /* nan stays nan */
-}
-
 /* e^x of -87 to 88, in 2 units of the last place; polynomial of Cephes expf. nan stays nan. */
 static inline float exponential(float x)
 {
@@ -123,25 +106,6 @@ static inline float exponential(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     return (p * (r * r) + r + 1.0f) * float_of((bits_of(shifted) + 127u - 0x4B400000u) << 23);
-}
-
-/* The logarithm of a normal number; polynomial of Cephes logf, as in _kernels.c. */
-static inline float logarithm(float u)
-{
-    const int32_t t = (int32_t)(bits_of(u) - 0x3F3504F3u);
-    const float e = (float)(t >> 23);
-    const float f = float_of((uint32_t)(t & 0x007FFFFF) + 0x3F3504F3u) - 1.0f;
-    const float f2 = f * f;
-    float p = 7.0376836292e-2f;
-    p = p * f - 1.1514610310e-1f;
-    p = p * f + 1.1676998740e-1f;
-    p = p * f - 1.2420140846e-1f;
-    p = p * f + 1.4249322787e-1f;
-    p = p * f - 1.6668057665e-1f;
-    p = p * f + 2.0000714765e-1f;
-    p = p * f - 2.4999993993e-1f;
-    p = p * f + 3.3333331174e-1f;
-    return e * 0.693147182f + (f + (p * f - 0.5f) * f2);
 }
 
 /* tanh by e^-2|x|, and near 0 by the polynomial of Cephes tanhf. */

@@ -1,0 +1,47 @@
+/* Functions of one number that both extensions have. */
+#ifndef ESAC_MPI_SCALARS_H
+#define ESAC_MPI_SCALARS_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+static inline float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline float clipped(float x, float low, float high)
+{
+    const float y = x < low ? low : x;
+    return y > high ? high : y; /* nan stays nan */
+}
+
+/* Natural logarithm of a normal float32; polynomial of Cephes logf. */
+static inline float logarithm(float u)
+{
+    /* relative to sqrt(1/2): the mantissa ends in [.707, 1.414) */
+    const int32_t t = (int32_t)(bits_of(u) - 0x3F3504F3u);
+    const float e = (float)(t >> 23);
+    const float f = float_of((uint32_t)(t & 0x007FFFFF) + 0x3F3504F3u) - 1.0f;
+    const float f2 = f * f;
+    float p = 7.0376836292e-2f;
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    return e * 0.693147182f + (f + (p * f - 0.5f) * f2);
+}
+
+#endif
