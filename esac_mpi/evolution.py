@@ -15,7 +15,6 @@ import numpy as np
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
 PHASE_EVERY = 5  # the public code of ESAC: generations between chances of a SAC phase
-POPULATION = 50  # members of its generation in the paper (D.1)
 P_SAC_LAST = 0.1  # where its p_sac falls to, from 1
 P_SAC_DECAY = 1200.0  # and how fast [generations]
 FIFTH_RATE = 0.1  # by which log sigma grows where every member is better than theta_es
@@ -162,6 +161,16 @@ def success_share(members: np.ndarray, centre: np.ndarray) -> float:
 def one_fifth(sigma: float, share: float) -> float:
     """Adapt sigma by the one-fifth rule: it grows where more than a fifth of members succeed."""
     return sigma * math.exp(FIFTH_RATE * (share - 0.2) / 0.8)
+
+
+def adapted(sigma: float, first: float, members: np.ndarray, centre: np.ndarray) -> float:
+    """Adapt sigma by the one-fifth rule, within its span; kept where an episode of theta_es is not finite.
+
+    first: sigma(1). members, centre: returns of members around theta_es and of its own episodes.
+    """
+    if not np.isfinite(centre).all():
+        return sigma
+    return within_span(one_fifth(sigma, success_share(members, centre)), first)
 
 
 def within_span(sigma: float, first: float) -> float:

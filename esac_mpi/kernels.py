@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.shipped import checkout
+from esac_mpi.shipped import other_source
 
 BUILT = importlib.util.find_spec("esac_mpi._kernels") is not None  # a build that cannot be loaded is an error, not numpy
 _kernels: Any = importlib.import_module("esac_mpi._kernels") if BUILT else None
@@ -263,5 +263,4 @@ if _kernels is not None and (
     or normal(2**63, 2, 3, 4, 5, 7).tobytes() != numpy_normal(2**63, 2, 3, 4, 5, 7).tobytes()
     or _saturated(_kernels.Perceptron) != _saturated(NumpyPerceptron)
 ):
-    again = f"pip install -e {checkout()}" if checkout() else "pip install"
-    raise ImportError(f"{_kernels.__file__} was built from another source than kernels.py: run {again} again")
+    raise other_source(_kernels.__file__, "kernels.py")

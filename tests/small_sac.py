@@ -1,6 +1,9 @@
 """A SAC learner small enough for a test."""
 
+import math
+
 import numpy as np
+import torch
 
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import make
@@ -43,3 +46,18 @@ def learn(sac: SAC, seed: int = 0) -> dict[str, float]:
     sac.update.learn_critics()
     sac.update.learn_actor()
     return sac.update.means(1)
+
+
+def entropy_where_tanh_saturates(sac: SAC, sign: int) -> tuple[float, float]:
+    """Update once at u = 30 sign + 0.5 in a batch of one; return -log pi as measured, and as it is to double precision.
+
+    log pi = log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 |u|.
+    """
+    sac.actor.values.zero_()
+    sac.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
+    fill(sac)
+    sac.update.noise[:] = 0.5
+    sac.update.learn_critics()
+    sac.update.learn_actor()
+    log_prob = -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(sign * 30.0 + 0.5)
+    return sac.update.means(1)["entropy"], -log_prob

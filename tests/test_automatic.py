@@ -15,6 +15,7 @@ from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, load, on_ranks
 from esac_mpi.experiments import sweeps
+from esac_mpi.experiments.running import as_begun
 from esac_mpi.forecast import automatic as first
 from esac_mpi.forecast.automatic import digits
 from esac_mpi.record import Run
@@ -118,6 +119,13 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(of_three,
         assert settings(path) == found
         assert_same_run(tmp_path / "3", path)
     assert Run.open(tmp_path / "3").columns["metrics/gradient_updates"][-1] > 0
+
+
+def test_a_run_is_one_of_a_plan_that_leaves_to_its_start_what_it_resolved(of_three):
+    run = Run.open(of_three[0])
+    plan = config.updated(run.config, {"esac.workers": "auto", "learner.kernels": "auto"})
+    assert as_begun(plan, run) == run.config
+    assert as_begun(config.updated(plan, {"esac.workers": 5}), run).esac.workers == 5
 
 
 def test_a_run_that_names_its_workers_goes_on_without_the_names(of_three, tmp_path, alone):

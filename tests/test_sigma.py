@@ -64,9 +64,9 @@ def test_the_one_fifth_rule_counts_members_around_theta_es(world):
 def test_an_unstable_test_leaves_sigma_as_it_is(world):
     params, state, _ = make(world, **TESTED, esac__sigma_rule="one_fifth")
     trials = np.array([[1.0, np.nan], [1.0, 1.0]])
-    found = type("Found", (), {"trials": trials, "fitness": np.zeros(10)})
+    found = type("Found", (), {"trials": trials, "fitness": np.zeros(10), "returns": np.zeros(10)})
     assert esac.adapted(params.config.esac, state, found) == 0.0
-    assert es.adapted(0.3, 0.3, found) == 0.3
+    assert evolution.adapted(0.3, 0.3, np.zeros(10), trials[0]) == 0.3
 
 
 def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):

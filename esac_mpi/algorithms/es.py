@@ -20,7 +20,7 @@ from esac_mpi.envs import Env
 from esac_mpi.params import THETA_ES, Params, Row
 from esac_mpi.parts import ADAM, OBSERVATIONS, TUNING
 from esac_mpi.policy import Normaliser
-from esac_mpi.population import Population, Trials, evaluate_population
+from esac_mpi.population import Trials, evaluate_population
 from esac_mpi.rollout import Board, ThetaNotFinite
 
 CENTRE_EVERY = 5  # when theta_es itself is played, for the one-fifth rule [generations]
@@ -110,7 +110,8 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     )  # lines 5-8
     sigma = state.sigma
     if centre.count:
-        sigma = world.from_root(adapted(state.sigma, es.sigma, found) if world.leads else None)
+        new = evolution.adapted(sigma, es.sigma, found.returns, found.trials[0]) if world.leads else None
+        sigma = world.from_root(new)
     shaped = evolution.shaped(es.fitness_shaping, found.fitness, found.sign_return)  # line 9
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
     evaluated = world.clock()
@@ -161,15 +162,6 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
 def centre_episodes(es: ES, k: int) -> int:
     """Return how many episodes of theta_es itself are played beside generation k's population."""
     return CENTRE_EPISODES if es.sigma_rule == "one_fifth" and k % CENTRE_EVERY == 0 else 0
-
-
-def adapted(sigma: float, first: float, found: Population) -> float:
-    """Adapt sigma by the one-fifth rule, where theta_es's episodes are finite; first: sigma(1)."""
-    centre = found.trials[0]
-    if not np.isfinite(centre).all():
-        return sigma
-    share = evolution.success_share(found.returns, centre)
-    return evolution.within_span(evolution.one_fifth(sigma, share), first)
 
 
 def step(es: Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:

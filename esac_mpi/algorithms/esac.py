@@ -225,12 +225,10 @@ def amt_share(esac: configuration.ESAC, k: int, learns: bool) -> float:
 
 def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
     """Return the one-fifth rule's step of sigma; 0 without a test of theta_es, or where a return of it is not finite."""
-    if not (found.trials.size and np.isfinite(found.trials[0]).all()):
+    if not found.trials.size:
         return 0.0
-    parent = np.repeat(state.parents, found.returns.size // state.parents.size)
-    share = evolution.success_share(found.returns[parent == CENTRE], found.trials[0])
-    new = evolution.one_fifth(state.sigma, share)
-    return evolution.within_span(new, esac.sigma) - state.sigma
+    around = returns_of(CENTRE, state.parents, found.returns)
+    return evolution.adapted(state.sigma, esac.sigma, around, found.trials[0]) - state.sigma
 
 
 def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[int, bool]:
@@ -255,12 +253,17 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
 
 def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
     """Return whether the mean return of SAC copies exceeds that of members around theta_es, from parents [slots], returns [n]."""
-    parent = np.repeat(parents, returns.size // parents.size)
     means = []
     for kind in (SAC_COPY, CENTRE):
-        own = returns[(parent == kind) & np.isfinite(returns)]
+        own = returns_of(kind, parents, returns)
+        own = own[np.isfinite(own)]
         means.append(own.mean() if own.size else -np.inf)
     return bool(means[0] > means[1])
+
+
+def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarray:
+    """Return the returns of the members whose parent is of a kind, from parents [slots], returns [n]."""
+    return returns[np.repeat(parents, returns.size // parents.size) == kind]
 
 
 def expected_slots(params: Params, state: State, found: Population, plan: Plan) -> np.ndarray:

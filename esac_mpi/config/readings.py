@@ -87,17 +87,17 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
     },
 }
 ERL_ALONE = {"erl.exploration_clip": False, "erl.injection": "worst"}  # in ERL's public code; PDERL's clips, and spares an elite
-BEFORE: dict[str, Any] = {"policy.linear": False, "learner.kernels": "torch"}  # what the others have of ESAC's defaults
-FIXED: dict[str, Any] = {"sac.lr_sac": 3e-4, "sac.temperature": 0.2, "sac.automatic_temperature": False}  # a SAC in ERL
-RIVAL = {**BEFORE, "policy.hidden": (512, 512)}  # as ESAC's paper has all
+OTHERS: dict[str, Any] = {"policy.linear": False, "learner.kernels": "torch"}  # where ESAC's defaults are not theirs
+ERL_SAC: dict[str, Any] = {"sac.lr_sac": 3e-4, "sac.temperature": 0.2, "sac.automatic_temperature": False}  # as its public code
+RIVAL = {**OTHERS, "policy.hidden": (512, 512)}  # as ESAC's paper has all
 ERL_ACTOR = {  # as the public code of ERL
-    **BEFORE,
-    **FIXED,
+    **OTHERS,
+    **ERL_SAC,
     "policy.hidden": (128, 128),
     "policy.activation": "tanh",
     "policy.layer_norm": True,
 }
-CEM_ACTOR = {**BEFORE, "policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
+CEM_ACTOR = {**OTHERS, "policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
 ARRIVALS = "aes_rl.arrivals_per_generation"  # not fewer than workers: all ranks meet after each generation
 
 

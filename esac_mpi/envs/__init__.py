@@ -20,9 +20,6 @@ import numpy as np
 from esac_mpi import kernels, surroundings
 from esac_mpi.stop import EndsRun, GivenUp
 
-Step = Callable[[np.ndarray], tuple[np.ndarray, float, bool]]  # action -> observation, reward, terminated
-
-
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 RETURNED = "Gymnasium's reset returns observation and info, its step observation, reward, terminated, truncated and info"

@@ -22,6 +22,7 @@ from pathlib import Path
 from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
+from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.selecting import SURVIVAL
 from esac_mpi.experiments import clocks
 from esac_mpi.experiments.plan import Planned
@@ -118,10 +119,10 @@ def files_of(planned: Planned) -> RunFiles | None:
 
 
 def as_begun(config: Config, run: RunFiles) -> Config:
-    """Return a configuration with the numbers that a run of it has for what is left to the task."""
+    """Return a configuration with what a run of it has for what is left to the task and to the machine."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
     names = str(run.provenance.get("settled", "")).split()
-    return updated(config, {name: has[name] for name in names if planned[name] == SURVIVAL})
+    return updated(config, {name: has[name] for name in names if planned[name] in (SURVIVAL, AUTO)})
 
 
 def log_of(planned: Planned) -> Path:

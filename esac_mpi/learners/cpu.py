@@ -16,15 +16,14 @@ from typing import Any
 
 from esac_mpi.config import Config
 from esac_mpi.learners import NoDevice
-from esac_mpi.shipped import checkout
+from esac_mpi.shipped import other_source
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi._learner") is not None
 LEARNER: Any = importlib.import_module("esac_mpi._learner") if BUILT else None
 INTERFACE = 2  # what _learner.c takes and returns
 if BUILT and getattr(LEARNER, "INTERFACE", 1) != INTERFACE:
-    again = f"pip install -e {checkout()}" if checkout() else "pip install"
-    raise ImportError(f"{LEARNER.__file__} was built from another source than learners/cpu.py: run {again} again")
+    raise other_source(LEARNER.__file__, "learners/cpu.py")
 KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
 NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name
 NOT_BUILT = "this installation has none of them; install esac_mpi where there is GCC, on x86-64"
