@@ -155,6 +155,13 @@ def test_a_number_that_does_not_go_with_the_others_is_2_and_leaves_nothing(tmp_p
     assert not (tmp_path / "run").exists()
 
 
+def test_without_sac_phases_a_run_needs_no_workers(tmp_path, alone):
+    line = ["--esac.sac_phases", "false", "--esac.adoption", "off", "--esac.sigma_rule", "grow", "--esac.amt_trigger", "interval"]
+    alone(*TASK, *line, *ROUTINE, "--budget.generations", 2, "--run-dir", tmp_path)
+    assert load([str(tmp_path / "config.toml")])[0].esac.workers == "auto"
+    assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [1, 2]
+
+
 def test_aes_rl_and_cem_rl_are_resolved_as_well(tmp_path, together):
     together(3, *AES, *COSTS, "--budget.generations", 2, "--run-dir", tmp_path / "a")
     aes = Run.open(tmp_path / "a").config.aes_rl

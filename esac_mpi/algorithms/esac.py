@@ -155,7 +155,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     if esac.observation_normalisation:
         own = learning.seen(world, learner) if phase is not None else 0.0
         state.observation_sums = state.observation_sums + found.observation_sums + own  # another array: phase_sums stay
-    if esac.phase_timing == "virtual":
+    if esac_phase.timed(esac):
         state.phase_left = esac_phase.left(params, state, found, again)
     if again and beside:
         state.phase_begun = k
