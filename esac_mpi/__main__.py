@@ -3,16 +3,15 @@
 import os
 import sys
 
-from esac_mpi import streams, threads
+from esac_mpi.host import process_start, streams, threads  # noqa: F401, began: before MPI
 
 threads.limit_program()  # before numpy
 
-from esac_mpi import began  # noqa: F401, before MPI
-from esac_mpi.batch_system import speaks
 from esac_mpi.config import load
-from esac_mpi.errors import why_no_mpi
-from esac_mpi.invocation import version
-from esac_mpi.log import say, tell, warn
+from esac_mpi.host.batch_system import speaks
+from esac_mpi.host.errors import why_no_mpi
+from esac_mpi.host.invocation import version
+from esac_mpi.host.log import say, tell, warn
 
 HELP = {"-h", "--help"}
 WRONG_USAGE = 2
@@ -28,7 +27,7 @@ def main(argv: list[str]) -> int:
     words = [token for token in argv if token != "--check"]
     command = ["python", "-m", "esac_mpi", *argv]
     try:
-        from esac_mpi import session
+        from esac_mpi.training import session
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if told := why_no_mpi(error):
             return without_mpi(words, told)

@@ -14,7 +14,7 @@ KEEP=ROUND,SCRIPT,INDEX,LIST,TASKS,SEEDS,OPTIONS,RUNS; for n in VENV LAUNCH HOUR
 : "${VENV:=.venv}"                                                      # <- 2. software; here: module load <your MPI>
 : "${TASKS:=halfcheetah walker2d hopper}"                               # <- 3. files of configs/esac,
 : "${SEEDS:=10}" "${OPTIONS:=}" "${RUNS:=runs}"                         #       seeds of each, further options,
-: "${LIST:=}"                                                            #       or a list of tools/sweep.py: line i + 1
+: "${LIST:=}"                                                            #       or a list of esac-mpi sweep: line i + 1
 : "${LAUNCH:=mpiexec -n 32}"                                            # all processes of the select line
 : "${HOURS:=11.7}" "${STOP=--max-hours $HOURS}"                         # walltime less a generation and a checkpoint
 : "${PROGRAM:=python -m esac_mpi}"

@@ -7,10 +7,10 @@ import time
 
 from mpi4py import MPI
 
-from esac_mpi.agenda import Agenda
 from esac_mpi.comm.dispatch import Dispatch
-from esac_mpi.stop import Stop
-from esac_mpi.watchdog import Watchdog
+from esac_mpi.comm.virtual_time import Agenda
+from esac_mpi.host.stop import Stop
+from esac_mpi.host.watchdog import Watchdog
 
 COMM = MPI.COMM_WORLD
 WORKERS, SECTIONS, TOLD = 3, 4, 6

@@ -3,13 +3,14 @@
 import numpy as np
 from conftest import MENDED
 
-from esac_mpi import config, noise
+from esac_mpi import config
 from esac_mpi.algorithms import esac
-from esac_mpi.epsilon import make as make_epsilon
-from esac_mpi.learning import Phase
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params
-from esac_mpi.policy import Layout
+from esac_mpi.operators import noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play.epsilon import make as make_epsilon
+from esac_mpi.play.learner_phases import Phase
+from esac_mpi.play.params import Params
 
 SETTINGS = {**MENDED, "esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters

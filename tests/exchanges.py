@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 from esac_mpi.comm import Abandoned, World
-from esac_mpi.stop import EndsRun
+from esac_mpi.host.stop import EndsRun
 
 LIMIT = 2000  # slices of a phase, a millisecond each: far more than any rank waits for here
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners.network import Network
-from esac_mpi.learning import Phase
+from esac_mpi.play.learner_phases import Phase
 
 FORMS = [  # hidden layers, policy.layer_norm, critic_layer_norm, policy.linear
     ((8, 8), False, False, False),

@@ -43,6 +43,6 @@ def make(path, algorithm="esac", seed=0, generations=40, task="HalfCheetah-v5", 
 
 def tool(name, *arguments, **options):
     return subprocess.run(
-        [sys.executable, ROOT / "tools" / f"{name}.py", *map(str, arguments)],
+        [sys.executable, "-m", "esac_mpi.commands", name, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **options}, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -4,10 +4,10 @@ import sys
 
 from mpi4py import MPI
 
-from esac_mpi import check, loop
 from esac_mpi.comm import World
 from esac_mpi.config import load
-from esac_mpi.job import Ended
+from esac_mpi.training import check, loop
+from esac_mpi.training.active_run import Ended
 
 
 def started(*words: object) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from esac_mpi.envs.probe import PROBE_STEPS
-from esac_mpi.stop import SAME
+from esac_mpi.host.stop import SAME
 
 
 class Walk(gymnasium.Env):

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from esac_mpi.benchmarks.race import rows
-from esac_mpi.benchmarks.race.running import Plan
+from tools.bench.race import rows
+from tools.bench.race.running import Plan
 
 
 def plan_of(folder, **changes) -> Plan:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi import evolution, noise
 from esac_mpi.algorithms.declaration import Declaration, nobody, none
-from esac_mpi.contracts import Memory, World
-from esac_mpi.counters import Best, Counters
+from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
-from esac_mpi.noise import Purpose
-from esac_mpi.params import THETA_ES, Params, Row, make_policy
-from esac_mpi.population import perturb
-from esac_mpi.rollout import Board, play
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.params import THETA_ES, Params, Row, make_policy
+from esac_mpi.play.population import perturb
+from esac_mpi.play.rollout import Board, play
 
 DECLARES = Declaration(
     learning=None, discrete=True, evolution=None, work="members", policies={"search": "the best"}, fitness="fitness",

@@ -48,7 +48,7 @@ def torch_settings():
 def threads():
     from pathlib import Path
 
-    from esac_mpi.threads import openblas
+    from esac_mpi.host.threads import openblas
 
     for _, _, put in openblas(Path("/proc/self/maps")):
         put(2)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from conftest import ROOT, environment
+from conftest import environment
 
 from esac_mpi import envs
 from esac_mpi.record.files import publish
@@ -38,7 +38,7 @@ def constant(path: Path, task: str, actions, low=-1.0, high=1.0) -> Path:
 
 def tool(name, *arguments, code=0, **variables):
     """Run a tool as a user does."""
-    line = [sys.executable, ROOT / "tools" / f"{name}.py", *arguments]
+    line = [sys.executable, "-m", "esac_mpi.commands", name, *arguments]
     done = subprocess.run(
         [*map(str, line)], env=environment() | variables, capture_output=True, text=True, timeout=200, check=False
     )

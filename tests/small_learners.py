@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import make
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 RIVALS = ["td3", "ddpg"]
 OFF_POLICY = {"replay_capacity", "start_steps"}  # what a learner without a replay lacks

@@ -5,7 +5,7 @@ from gradients import Line
 
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import make
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 KINDS = ["continuous", "categorical", "gaussian_argmax"]
 

@@ -7,10 +7,11 @@ import numpy as np
 from conftest import ROUTINE
 from esac_by_hand import Track
 
-from esac_mpi import set_up, state
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import load
-from esac_mpi.params import Params, make_layout
+from esac_mpi.play import state
+from esac_mpi.play.params import Params, make_layout
+from esac_mpi.training import set_up
 
 PENDULUM = ["--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE]
 

@@ -8,7 +8,7 @@ import torch
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import make
 from esac_mpi.learners.sac import SAC
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 SMALL = {
     "policy.hidden": (8, 8),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from esac_mpi.search.study import Study, begin, read
+from esac_mpi.studies.search.study import Study, begin, read
 
 TASK = """
 task.id = "CyclicMDP-v0"

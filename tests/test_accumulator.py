@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from esac_mpi import accumulator
+from esac_mpi.operators import accumulator
 
 
 def test_sums_are_those_of_fractions_in_any_order():

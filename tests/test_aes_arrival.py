@@ -13,14 +13,14 @@ from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, rows_published, science, wait_for
 
 from esac_mpi import record
-from esac_mpi.agenda import Arrival
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_moves import by_rank
 from esac_mpi.algorithms.aes_state import keeps, told_order
 from esac_mpi.algorithms.aes_work import Order, bring
+from esac_mpi.comm.virtual_time import Arrival
 from esac_mpi.config import AESRL, Config, updated
+from esac_mpi.play.transitions import read_ring, write_ring
 from esac_mpi.record import Refused, Run
-from esac_mpi.transitions import read_ring, write_ring
 
 ARRIVAL = [*SMALL, *TASK, "--aes_rl.order", "arrival", "--aes_rl.replay_capacity", 500]
 BUDGET = ["--budget.generations", 8]

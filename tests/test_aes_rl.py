@@ -16,11 +16,11 @@ from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import TIMES, Result
 from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed, grid
-from esac_mpi.check import directory
 from esac_mpi.config import AESRL, ConfigError, load
-from esac_mpi.counters import Counters
 from esac_mpi.learners import LearnerNotFinite
+from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
+from esac_mpi.training.check import directory
 
 SMALL = [
     *("--algorithm", "aes_rl", "--policy.hidden", 8, 8, *ROUTINE[3:], "--aes_rl.workers", 3, "--aes_rl.start_steps", 200),
@@ -50,10 +50,10 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path,
 
 
 KILLS = [
-    ("esac_mpi.record.held:Held.publish", 3),
+    ("esac_mpi.record.locked_directory:Held.publish", 3),
     ("esac_mpi.algorithms.aes_driver:Driver._taught", 2),
     ("esac_mpi.algorithms.aes_driver:Driver._give", 17),
-    ("esac_mpi.record.held:Held.store", 2),
+    ("esac_mpi.record.locked_directory:Held.store", 2),
 ]
 
 

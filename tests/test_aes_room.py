@@ -13,13 +13,13 @@ from in_process import started
 from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, science
 
-from esac_mpi.agenda import Agenda
 from esac_mpi.algorithms import aes_driver, aes_state
-from esac_mpi.check import counter, memory
+from esac_mpi.comm.virtual_time import Agenda
 from esac_mpi.config import Config, load, to_toml, updated
 from esac_mpi.config.fields import value_of
 from esac_mpi.envs import make
-from esac_mpi.state import root_bytes
+from esac_mpi.play.state import root_bytes
+from esac_mpi.training.check import memory, world_stand_in
 
 SLOW = [
     *(*SMALL, *TASK, "--aes_rl.update_cost", 20, "--aes_rl.critic_cost", 0.01, "--aes_rl.replay_capacity", 60),
@@ -146,7 +146,7 @@ def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(w
 def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatch):
     env, workers = make("CyclicMDP-v0"), 1000
     chosen = updated(Config(), {"algorithm": "aes_rl", "aes_rl.workers": workers})
-    params, state, _ = counter.begun(chosen, env, 1)
+    params, state, _ = world_stand_in.begun(chosen, env, 1)
     d, critic = params.layout.d, params.operators.critic_size
     held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic
     assert held < root_bytes(state) < 1.2 * held + 2**16

@@ -1,6 +1,6 @@
 """Warnings about the ranks' cores."""
 
-from esac_mpi.affinity import complaints
+from esac_mpi.host.affinity import complaints
 
 
 def test_a_core_for_every_rank_is_fine():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from esac_mpi.agenda import Agenda, Arrival, OrderDiffers
+from esac_mpi.comm.virtual_time import Agenda, Arrival, OrderDiffers
 
 
 def finish(agenda, worker, lasted):

@@ -16,7 +16,7 @@ from esac_mpi.analysis.results.aggregates import estimate
 from esac_mpi.analysis.results.rows import changes
 from esac_mpi.analysis.results.scores import by_task, random_returns
 from esac_mpi.analysis.results.traces import MEASURED
-from esac_mpi.experiments import design, random_actions
+from esac_mpi.studies.experiments import design, random_actions
 
 # ---- scores
 
@@ -99,7 +99,7 @@ def test_what_a_variant_that_is_left_out_reached_is_still_the_best():
 def test_a_task_on_which_nobody_is_ahead_of_random_actions_is_not_normalised():
     found = scored([*finals({"ES": (7,)}), *finals({"ES": (-100,)}, "B-v0")])
     assert found.absent == {"B-v0": "no run is ahead of random actions yet"}
-    with pytest.raises(Unusable, match=r"C-v0: .*python tools/experiment\.py random C-v0"):
+    with pytest.raises(Unusable, match=r"C-v0: .*esac-mpi experiment random C-v0"):
         scored(finals({"ES": (7,)}, "C-v0"))
 
 

@@ -137,4 +137,4 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
     book.write_text('"A-v0" = { average = 2 }\n')
     assert results.main([*line, "--ranks", "4"]) == 65
     assert results.main([*line, "--ranks", "4", "--random", str(tmp_path / "none.toml")]) == 2
-    assert "python tools/experiment.py random TASK" in capsys.readouterr().err
+    assert "esac-mpi experiment random TASK" in capsys.readouterr().err

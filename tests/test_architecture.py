@@ -1,118 +1,178 @@
-"""Imports point one way, and scarce libraries have one importer."""
+"""Imports point down, file by file and without circles, and scarce libraries have one importer."""
 
 import ast
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 import esac_mpi
+from esac_mpi import comm
 from esac_mpi.config import ALGORITHMS
 
-PACKAGE = Path(__file__).parent.parent / "esac_mpi"
-LAYERS = [
-    {"__init__"},
-    {"commands"},
-    {"search"},
-    {"experiments", "stress"},
-    {"benchmarks", "policies"},
-    {"analysis"},
-    {"__main__", "library"},
-    {"session"},
-    {"loop", "check"},
-    {"set_up", "evaluation"},
-    {"warm_start"},
-    {"job", "capacity", "forecast"},
-    {"task"},
-    {"comm", "record", "algorithms", "Policy"},
-    {"population", "experience", "learners", "provenance"},
-    {"rollout", "learning", "params", "selection", "distribution", "state"},
-    {"transitions", "memories", "counters", "parts", "epsilon", "evolution", "genetics", "update_rules"},
-    {"policy", "envs", "contracts"},
-]
-LAYERS.append({"config", "noise", "log", "schedule", "stop", "watchdog", "batch_system", "kernels", "_kernels", "affinity"})
-LAYERS[-1] |= {"__version__", "directory", "ram", "turns", "agenda", "errors", "threads", "began", "invocation", "shipped"}
-LAYERS[-1] |= {"clock", "processes", "streams", "surroundings", "accumulator", "paths"}
-BESIDE = {"commands", "search", "analysis", "experiments", "policies", "benchmarks", "stress"}  # no run needs it
-ANALYSED = {"record", "config", "log", "schedule", "agenda", "invocation", "clock", "paths", "__version__"}  # by analysis
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "esac_mpi"
+ORDER = (  # the folders from the ground up: a file imports its own folder and those before it
+    "host",  # the machine and the process
+    "config",  # tables of settings
+    "operators",  # pure functions on arrays
+    "envs",  # tasks
+    "record",  # run files
+    "comm",  # ranks
+    "play",  # episodes
+    "learners",  # gradient learners
+    "algorithms",
+    "analysis",  # tables and figures
+    "policies",  # what is done with a trained policy
+    "training",  # session, loop, set-up, warm start, check
+    "studies",  # experiments, search
+    "__main__",  # the training program, a file
+    "commands",  # `esac-mpi NAME`
+)
+BESIDE = {"analysis", "policies", "studies", "commands"}  # no run needs it
+READ = {"host", "config", "record", "analysis"}  # by analysis, and of comm what needs no MPI
+NO_MPI = {f"esac_mpi.comm.{name}" for name in ("contracts", "schedule", "virtual_time", "clock")}
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string
     "names.py", "colours.py",
-    "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es is a column of results.csv
+    "rows.py", "standings.py", "pictures.py", "results.py",  # return_theta_es: a column
     "table.py",  # --published esac: a paper
-    "bench.py",  # pderl: a measurement of it
 }  # fmt: skip
-TIMED, SHOWN = {"benchmarks"}, {"policies"}  # import simulators and torch, inside functions
-SOLE = {
-    "mpi4py": {"comm"},
+SOLE = {  # a library: the folders or files that import it; policies and studies inside functions,
+    # the check to see whether it can be imported at all
+    "mpi4py": {"comm/mpi.py"},
     "h5py": {"record"},
-    "torch": {"learners", "check"} | TIMED | SHOWN,  # check: whether it can be imported at all
-    "gymnasium": {"envs"} | TIMED | SHOWN,
-    "stable_baselines3": {"learners"} | TIMED | SHOWN,
-    "mujoco": {"envs"} | TIMED | SHOWN,
-    "dm_control": {"envs"} | TIMED,
-    "evotorch": TIMED,
-    "optuna": {"search"},
+    "torch": {"learners", "training/check", "policies", "studies/experiments"},
+    "gymnasium": {"envs", "policies"},
+    "stable_baselines3": {"learners", "policies"},
+    "mujoco": {"envs", "policies"},
+    "dm_control": {"envs"},
+    "evotorch": set(),
+    "optuna": {"studies/search"},
     "matplotlib": BESIDE,
 }
 
 
-def imports(path: Path) -> set[str]:
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {module(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LAZY = {"esac_mpi": esac_mpi.WHERE, "esac_mpi.comm": comm.WHERE}  # names loaded when asked for
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def statements(node: ast.AST, *without: type) -> Iterator[ast.AST]:
+    """Yield all that stands below a node, but for what is below one of these kinds."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, without):
+            yield child
+            yield from statements(child, *without)
+
+
+def names(nodes: Iterator[ast.AST]) -> set[str]:
+    """Return what import statements ask for, dotted."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}: a relative import"
+            assert node.level == 0, "a relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 
-def part(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def imports(path: Path) -> set[str]:
+    """Return what a file imports, inside functions and for a type checker too."""
+    return names(statements(parsed(path)))
 
 
-def layer(name: str) -> int:
-    return next(i for i, names in enumerate(LAYERS) if name in names)
+def loads(path: Path) -> set[str]:
+    """Return what is imported whenever a file is."""
+    typed = set()
+    for node in statements(parsed(path), *FUNCTIONS):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            typed |= names(statements(node))
+    return names(statements(parsed(path), *FUNCTIONS)) - typed
+
+
+def target(name: str) -> str:
+    """Return the module that something imported is in; "" for what is not the package's."""
+    if name in FILES:
+        return name
+    folder, _, what = name.rpartition(".")
+    if folder in LAZY and what in LAZY[folder]:
+        return LAZY[folder][what]
+    return folder if folder in FILES else ""
+
+
+def floor(name: str) -> str:
+    """Return the folder at the package's root that a module is in, "" for the package itself."""
+    return [*name.split("."), ""][1]
+
+
+def files(folder: str) -> list[Path]:
+    return sorted((PACKAGE / folder).rglob("*.py"))
+
+
+def needs_no_mpi(name: str) -> bool:
+    """Return whether a module of comm needs none."""
+    return any(f"{name}.".startswith(f"{one}.") for one in NO_MPI)
+
+
+def is_in(path: Path, places: set[str]) -> bool:
+    """Return whether a file is one of these, or in one of these folders."""
+    own = path.relative_to(PACKAGE)
+    return any(own.is_relative_to(place) for place in places)
 
 
 def test_the_package_shows_what_it_offers_and_loads_none_of_it():
     code = "import sys, esac_mpi; print(*dir(esac_mpi)); print(*sys.modules)"
-    shown, loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    shown, loaded = done.stdout.splitlines()
     assert set(esac_mpi.__all__) <= set(shown.split())
     assert not {"numpy", "mpi4py", "torch"} & set(loaded.split())
 
 
-def test_imports_point_one_way():
-    for path in PACKAGE.rglob("*.py"):
-        for name in imports(path):
-            if not name.startswith("esac_mpi."):
+def test_the_packages_root_has_its_folders_and_two_files():
+    found = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "configs", "jobs"}
+    assert found == {"__init__.py", "__main__.py", "py.typed", *ORDER} - {"__main__"}
+    assert len(ORDER) - 1 <= 14
+    assert all(ast.get_docstring(parsed(PACKAGE / name / "__init__.py")) for name in found if "." not in name)
+
+
+def test_the_order_of_the_folders_is_the_one_that_is_told():
+    lines = (ROOT / "CONTRIBUTING.md").read_text().splitlines()
+    rows = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    assert rows[::-1] == [name for name in ORDER if name != "__main__"]
+
+
+def test_imports_point_down():
+    for name, path in FILES.items():
+        for asked in imports(path):
+            if name == "esac_mpi" or not (other := floor(target(asked))):
                 continue
-            other = name.split(".")[1]
-            if other == part(path):
-                continue
-            assert layer(part(path)) < layer(other) or layer(other) == len(LAYERS) - 1, f"{path.name} imports {name}"
+            assert ORDER.index(other) <= ORDER.index(floor(name)), f"{name} imports {asked}"
 
 
-def module(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-
-
-def imported(path: Path, files: Mapping[str, Path]) -> set[str]:
-    """The package's own files that a file imports, but for those that a folder's __init__ loads when it is asked for them."""
-    tree = ast.parse(path.read_text())
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            asked = path.name == "__init__.py" and node not in tree.body
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            those = {name if name in files else str(node.module) for name in names}
-            found |= {name for name in those if not (asked and name.startswith(module(path)))}
-    return found & set(files) - {module(path), "esac_mpi"}  # whose __version__ is asked for from below
+def imported(path: Path) -> set[str]:
+    """Return the package's files that a file imports; of an __init__ not those that it loads later."""
+    asked = imports(path)
+    if path.name == "__init__.py":
+        asked = {name for name in asked if not name.startswith(f"{module(path)}.")} | loads(path)
+    return {target(name) for name in asked} - {"", module(path), "esac_mpi"}
 
 
 def circle(arrows: Mapping[str, set[str]]) -> set[str]:
-    """The files that only point at each other, once all are put aside that point at none of the others."""
+    """Return the files that only point at each other, without those that point at none of the others."""
     left = {name: set(those) for name, those in arrows.items()}
     while ends := {name for name, those in left.items() if not those & set(left)}:
         left = {name: those for name, those in left.items() if name not in ends}
@@ -123,36 +183,61 @@ def circle(arrows: Mapping[str, set[str]]) -> set[str]:
 
 def test_no_file_imports_itself_by_way_of_others():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
-    files = {module(path): path for path in PACKAGE.rglob("*.py")}
-    assert circle({name: imported(path, files) for name, path in files.items()}) == set()
+    assert circle({name: imported(path) for name, path in FILES.items()}) == set()
+
+
+def test_nothing_of_the_package_imports_what_is_not_installed():
+    for name, path in FILES.items():
+        assert not {asked.split(".")[0] for asked in imports(path)} & {"tools", "tests"}, name
+
+
+def reached(name: str) -> set[str]:
+    """Return all files of the package that are loaded where one is imported."""
+    found, left = set(), {name}
+    while left:
+        one = left.pop()
+        found.add(one)
+        asked = {target(what) for what in loads(FILES[one])} | {one.rpartition(".")[0]}
+        left |= {each for each in asked if each in FILES} - found
+    return found
+
+
+@pytest.mark.parametrize("folder", ["analysis", "policies", "commands"])
+def test_who_imports_what_a_login_node_needs_starts_no_mpi_and_loads_no_simulator(folder):
+    assert "esac_mpi.comm.mpi" in reached("esac_mpi.comm.world")
+    assert "esac_mpi.comm.world" in reached("esac_mpi.training.session")
+    for path in files(folder):
+        for name in reached(module(path)):
+            heavy = {asked.split(".")[0] for asked in loads(FILES[name])} & HEAVY
+            assert not heavy, f"{module(path)} loads {heavy} by {name}"
 
 
 def test_a_family_of_tables_knows_neither_the_other_families_nor_the_whole():
     below = {f"esac_mpi.config.{name}" for name in ("bounds", "exact", "selecting", "table")}
     for family in ("run", "evolution", "off_policy", "ppo"):
-        tree = ast.parse((PACKAGE / f"config/{family}.py").read_text())
-        known = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}  # not what only a type checker sees
-        assert {name for name in known if name.startswith("esac_mpi")} <= below, family
+        known = {target(name) for name in loads(PACKAGE / f"config/{family}.py")} - {""}
+        assert known <= below, family
 
 
 def test_a_subject_of_the_check_knows_no_other_subject():
-    for path in (PACKAGE / "check").glob("[a-z]*.py"):
-        found = {n.split(".")[2] for n in imports(path) if n.startswith("esac_mpi.check.")}
-        assert found <= {"report", "rank", "counter"} - {path.stem}, path.name
+    for path in (PACKAGE / "training/check").glob("[a-z]*.py"):
+        found = {n.split(".")[3] for n in imports(path) if n.startswith("esac_mpi.training.check.")}
+        assert found <= {"report", "rank", "world_stand_in"} - {path.stem}, path.name
 
 
 def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
-    for path in (PACKAGE / "algorithms").glob("*.py"):
-        names = imports(path)
-        assert not [n for n in names if n.startswith(("esac_mpi.comm", "esac_mpi.record"))]
-        assert not [n for n in names if n.startswith("esac_mpi.learners")]
-        assert {n for n in names if n.startswith("esac_mpi.envs")} <= {"esac_mpi.envs.Env"}
+    for path in files("algorithms"):
+        found = {target(name) for name in imports(path)}
+        assert all(needs_no_mpi(n) for n in found if floor(n) == "comm"), path.name
+        assert not [n for n in found if floor(n) in ("record", "learners")], path.name
+        assert {n for n in imports(path) if n.startswith("esac_mpi.envs")} <= {"esac_mpi.envs.Env"}
 
 
 def test_an_algorithm_imports_only_those_whose_variant_it_is():
     shared, parts = {"declaration"}, {"esac_state", "esac_phase", "esac_update"}
     own = {"esac_phase": {"esac_state"}, "esac_update": {"es", "esac_state"}}
-    erl = {"erl_births": {"erl_play", "erl_state"}, "erl_play": {"erl_state"}, "erl": {"erl_births", "erl_play", "erl_state"}}
+    erl = {"erl_births": {"erl_play", "erl_state"}, "erl_play": {"erl_state"}}
+    erl["erl"] = {"erl_births", "erl_play", "erl_state"}
     aes = {
         "aes_work": {"aes_state"},
         "aes_moves": {"aes_state", "aes_work"},
@@ -161,88 +246,66 @@ def test_an_algorithm_imports_only_those_whose_variant_it_is():
     aes["aes_rl"] = {"aes_state", "aes_work", "aes_driver"}
     variants = {"ddpg": {"td3"}, "esac": {"sac", *parts}, **own, **erl, "cem_rl": {"cem"}, **aes}
     for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
-        found = {
-            n.removeprefix("esac_mpi.algorithms.").split(".")[0] for n in imports(path) if n.startswith("esac_mpi.algorithms.")
-        }
+        found = {name.split(".")[2] for name in imports(path) if name.startswith("esac_mpi.algorithms.")}
         assert found <= shared | variants.get(path.stem, set()), path.name
 
 
 def test_nothing_that_the_world_is_handed_to_writes_its_attributes():
-    shared = [
-        PACKAGE / f"{name}.py" for name in ("population", "learning", "rollout", "state", "epsilon", "provenance", "set_up")
-    ]
-    for path in (*(PACKAGE / "algorithms").glob("*.py"), *shared):
-        for node in ast.walk(ast.parse(path.read_text())):
+    training = [PACKAGE / f"training/{name}.py" for name in ("provenance", "set_up")]
+    for path in (*files("play"), *files("algorithms"), *training):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                assert not (isinstance(node.value, ast.Name) and node.value.id == "world"), f"{path.name}:{node.lineno}"
+                assert ast.unparse(node.value) != "world", f"{path.name}:{node.lineno}"
+
+
+def strings(path: Path) -> set[object]:
+    return {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
 
 
 def test_no_module_of_the_program_asks_for_an_algorithm_by_its_name():
-    for path in PACKAGE.rglob("*.py"):
-        if part(path) in BESIDE | {"algorithms", "config", "learners"}:
-            continue
-        found = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
-        assert not found & set(ALGORITHMS), path.name
+    for name, path in FILES.items():
+        if floor(name) not in BESIDE | {"algorithms", "config", "learners"}:
+            assert not strings(path) & set(ALGORITHMS), path.name
 
 
 def test_scarce_libraries_have_one_importer():
-    for path in PACKAGE.rglob("*.py"):
-        for name in imports(path):
-            library = name.split(".")[0]
-            assert part(path) in SOLE.get(library, {part(path)}), f"{path.name} imports {library}"
+    for name, path in FILES.items():
+        for library in {asked.split(".")[0] for asked in imports(path)} & set(SOLE):
+            assert is_in(path, SOLE[library]), f"{name} imports {library}"
 
 
-def test_no_module_of_the_program_imports_what_tools_are_made_of():
-    for path in PACKAGE.rglob("*.py"):
-        if part(path) not in BESIDE:
-            assert not {n.split(".")[1] for n in imports(path) if n.startswith("esac_mpi.")} & BESIDE, path
+def test_no_module_of_the_program_imports_what_commands_are_made_of():
+    for name, path in FILES.items():
+        if floor(name) not in BESIDE | {"", "__main__"}:
+            assert not {floor(target(asked)) for asked in imports(path)} & BESIDE, name
 
 
 def test_analysis_reads_files_alone():
-    for path in (PACKAGE / "analysis").rglob("*.py"):
-        names = imports(path)
-        assert not {n.split(".")[0] for n in names} & HEAVY, path.name
-        assert {n.split(".")[1] for n in names if n.startswith("esac_mpi.")} <= ANALYSED | {"analysis"}, path.name
+    for path in files("analysis"):
+        assert not {n.split(".")[0] for n in imports(path)} & HEAVY, path.name
+        for name in {target(asked) for asked in imports(path)} - {"", "esac_mpi"}:
+            assert floor(name) in READ or needs_no_mpi(name), f"{path.name}: {name}"
 
 
 def test_mpi_is_asked_for_where_a_launcher_has_started_ranks_and_nowhere_else_beside_the_program():
-    for name in BESIDE:
-        for path in (PACKAGE / name).rglob("*.py"):
-            if path.name != "ranks.py":  # which imports it then
-                assert not [n for n in imports(path) if n.split(".")[1:2] == ["comm"]], path.name
-
-
-def at_the_top(path: Path) -> set[str]:
-    """Return the libraries that a file imports whenever it is imported."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).split(".")[0])
-    return found
+    for folder in BESIDE:
+        for path in files(folder):
+            asked = {target(name) for name in imports(path)}
+            with_mpi = {name for name in asked if floor(name) == "comm" and not needs_no_mpi(name)}
+            assert with_mpi <= {"esac_mpi.comm.command_ranks"}, path.name  # which imports it then
+    assert "esac_mpi.comm.mpi" not in reached("esac_mpi.comm.command_ranks")
 
 
 def test_simulators_and_torch_are_imported_inside_functions_beside_the_program():
-    for name in BESIDE:
-        for path in (PACKAGE / name).rglob("*.py"):
-            assert not at_the_top(path) & HEAVY, path.name
+    for folder in BESIDE:
+        for path in files(folder):
+            assert not {name.split(".")[0] for name in loads(path)} & HEAVY, path.name
 
 
 def test_algorithms_and_policies_are_named_in_one_file_of_analysis_and_in_no_command():
-    names = {"theta_es", *ALGORITHMS}
-    for path in (*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE / "commands").glob("*.py")):
-        found = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
-        assert not found & names or path.name in NAMED, (path.name, found & names)
-
-
-def test_tools_call_commands_of_the_package_and_do_nothing_else():
-    for path in (PACKAGE.parent / "tools").iterdir():
-        if path.name == "__pycache__":
-            continue
-        assert path.suffix == ".py", path.name
-        assert imports(path) == {"sys", "esac_mpi.commands.__main__.main"}, path.name
-        assert f'sys.exit(main(["{path.stem}", *sys.argv[1:]]))' in path.read_text()
+    found = {"theta_es", *ALGORITHMS}
+    for path in (*files("analysis"), *(PACKAGE / "commands").glob("*.py")):
+        assert not strings(path) & found or path.name in NAMED, (path.name, strings(path) & found)
 
 
 def test_a_command_knows_no_other_command_but_the_one_that_starts_them():

@@ -14,12 +14,12 @@ from whole_runs import assert_same_run
 from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, load, on_ranks
-from esac_mpi.experiments import sweeps
-from esac_mpi.experiments.running import as_begun
-from esac_mpi.forecast import automatic as first
-from esac_mpi.forecast.automatic import digits
 from esac_mpi.record import Run
-from esac_mpi.search.study import checked, read
+from esac_mpi.studies.experiments import sweeps
+from esac_mpi.studies.experiments.running import as_begun
+from esac_mpi.studies.search.study import checked, read
+from esac_mpi.training.forecast import automatic as first
+from esac_mpi.training.forecast.automatic import digits
 
 RANK_0 = SimpleNamespace(rank=0, size=2)
 ALL = ["esac.population_size", "esac.workers", "esac.update_cost"]

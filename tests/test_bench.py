@@ -9,15 +9,15 @@ import pytest
 from clocked_runs import erl_run_of
 from conftest import ROOT
 
-from esac_mpi.benchmarks import competitors, history, pderl, program, serial, simulation
-from esac_mpi.benchmarks.simulation import Costs, Schedule
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.commands import bench
+from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.config import Config
 from esac_mpi.learners import critics
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
+from esac_mpi.operators.selection import Kind
 from esac_mpi.record import Run
-from esac_mpi.selection import Kind
+from tools.bench import __main__ as bench
+from tools.bench import competitors, history, pderl, program, serial, simulation
+from tools.bench.simulation import Costs, Schedule
 
 ONE = Costs(np.array([1.0]), d=1000)  # every episode lasts 1 s; nothing else costs anything
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
@@ -96,7 +96,7 @@ def test_the_floor_in_updates_per_second():
 
 
 def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_fields():
-    command = [sys.executable, ROOT / "tools/bench.py", "generation", "--quick", "--json"]
+    command = [sys.executable, "-m", "tools.bench", "generation", "--quick", "--json"]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
     )
@@ -188,7 +188,7 @@ def test_a_race_into_a_file_is_refused_in_a_sentence(tmp_path, capsys):
 def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkeypatch, capsys, words):
     monkeypatch.setattr(program.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("esac_mpi.affinity.cores", lambda: [0, 1])
+    monkeypatch.setattr("esac_mpi.host.affinity.cores", lambda: [0, 1])
     monkeypatch.chdir(tmp_path)
     assert bench.main(words) == 2
     assert capsys.readouterr().err == "no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI\n"

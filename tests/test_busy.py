@@ -8,8 +8,8 @@ import pytest
 from esac_mpi.analysis import generation_times, measures, timeline
 from esac_mpi.analysis.busy import busy
 from esac_mpi.config import Config
-from esac_mpi.loop import RECORDED, busy_columns
 from esac_mpi.record import Run
+from esac_mpi.training.loop import RECORDED, busy_columns
 
 
 @pytest.mark.parametrize("ranks", [1, 2, RECORDED])

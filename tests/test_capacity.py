@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 from conftest import MENDED, TASK, run
 
-from esac_mpi import capacity, check, ram
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.check.counter import Counter
 from esac_mpi.config import Config, updated
-from esac_mpi.params import Params, make_layout
+from esac_mpi.host import ram
+from esac_mpi.play.params import Params, make_layout
+from esac_mpi.training import check, replay_memory
+from esac_mpi.training.check.world_stand_in import Counter
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -52,17 +53,17 @@ def settings(algorithm: str, **changes) -> Config:
     ],
 )
 def test_the_most_that_a_budget_adds(config, most):
-    assert capacity.most_added(config, 1000) == most
+    assert replay_memory.most_added(config, 1000) == most
 
 
 def test_what_a_run_never_writes_takes_no_memory():
     config = settings("sac", sac__replay_capacity=10**9, budget__generations=3)
-    assert capacity.needed(config, HUMANOID) == 3000 * ROW
-    capacity.refuse_too_large(config, HUMANOID, 3000 * ROW)
+    assert replay_memory.needed(config, HUMANOID) == 3000 * ROW
+    replay_memory.refuse_too_large(config, HUMANOID, 3000 * ROW)
     whole = settings("sac", sac__replay_capacity=5000, budget__env_steps=10**9)
-    assert capacity.needed(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
-    assert capacity.needed(settings("es", budget__generations=3), HUMANOID) == 0
-    assert capacity.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
+    assert replay_memory.needed(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
+    assert replay_memory.needed(settings("es", budget__generations=3), HUMANOID) == 0
+    assert replay_memory.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
 
 
 def endless(**options):
@@ -84,36 +85,36 @@ def endless(**options):
 )
 def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
     env = SimpleNamespace(observation_size=1, action_size=1, horizon=1000)
-    assert capacity.needed(config, env) == rows * 4 * (2 + 1 + 2)
+    assert replay_memory.needed(config, env) == rows * 4 * (2 + 1 + 2)
     params = Params(config, make_layout(config, env), 1000, None, SimpleNamespace(critic_size=1))
     assert len(ALGORITHMS[config.algorithm].init(params, Counter(1)).replay) == rows
 
 
 def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
     config = settings("aes_rl", budget__nominal_steps=10**5)
-    assert capacity.needed(config, HUMANOID) == (10**5 + 10 * 1000) * ROW  # a generation more
+    assert replay_memory.needed(config, HUMANOID) == (10**5 + 10 * 1000) * ROW  # a generation more
 
 
 def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that_grows_with():
     config = settings("aes_rl", budget__env_steps=10**9)
-    with pytest.raises(capacity.ReplayTooLarge) as refusal:
-        capacity.refuse_too_large(config, HUMANOID, 2**29)
+    with pytest.raises(replay_memory.ReplayTooLarge) as refusal:
+        replay_memory.refuse_too_large(config, HUMANOID, 2**29)
     assert str(refusal.value) == (
         "aes_rl.replay_capacity = 200000: of 348 observations the replay comes to take 1.0 GiB, and the machine of rank 0 has "
         "512.0 MiB: what comes in while tasks or a phase are at work takes 518.2 MiB of it: lower aes_rl.update_cost or "
         "aes_rl.workers, or the budget"
     )
     phase = settings("esac", budget__env_steps=10**9, esac__sac_min_steps=10**8)  # whose own table has such fields, too
-    with pytest.raises(capacity.ReplayTooLarge, match=r"at work takes 266\.4 GiB of it: lower the budget, or observe less$"):
-        capacity.refuse_too_large(phase, HUMANOID, 8 * 2**30)
+    with pytest.raises(replay_memory.ReplayTooLarge, match=r"at work takes 266\.4 GiB of it: lower the budget, or observe less$"):
+        replay_memory.refuse_too_large(phase, HUMANOID, 8 * 2**30)
 
 
 @pytest.mark.parametrize("learner", ["ddpg", "td3", "sac"])
 def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
     table = "erl" if learner == "ddpg" else learner
     config = settings("derl", erl__learner=learner, budget__env_steps=10**9, **{f"{table}__replay_capacity": 5000})
-    assert (capacity.table(config), capacity.capacity(config)) == (table, 5000)
-    assert capacity.needed(config, HUMANOID) == (5000 + 11 * 1000) * ROW
+    assert (replay_memory.table(config), replay_memory.capacity(config)) == (table, 5000)
+    assert replay_memory.needed(config, HUMANOID) == (5000 + 11 * 1000) * ROW
 
 
 @pytest.mark.parametrize(
@@ -121,13 +122,13 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
 )
 def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, table):
     config = settings(algorithm, budget__env_steps=10**12, **{f"{table}__replay_capacity": 10**8})
-    with pytest.raises(capacity.ReplayTooLarge) as refusal:
-        capacity.refuse_too_large(config, HUMANOID, 2**33)
+    with pytest.raises(replay_memory.ReplayTooLarge) as refusal:
+        replay_memory.refuse_too_large(config, HUMANOID, 2**33)
     said = f"{table}.replay_capacity = 100000000: of 348 observations the replay comes to take 266.4 GiB"
     assert str(refusal.value).startswith(said)
     fits = 2_900_000 if algorithm == "esac" else 3_000_000  # 2**33 / ROW is 3,003,495; a phase's reserve is 5,000 or 1,000
     assert f"the machine of rank 0 has 8.0 GiB: set it to {fits} or less" in str(refusal.value)
-    capacity.refuse_too_large(updated(config, {f"{table}.replay_capacity": fits}), HUMANOID, 2**33)
+    replay_memory.refuse_too_large(updated(config, {f"{table}.replay_capacity": fits}), HUMANOID, 2**33)
 
 
 def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
@@ -213,6 +214,6 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
     ],
 )
 def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said):
-    found = capacity.unseen(updated(Config(), settings), horizon)
+    found = replay_memory.unseen(updated(Config(), settings), horizon)
     assert said in found
     assert bool(found) == bool(said)

@@ -8,12 +8,12 @@ import torch
 from gradients import distance, flat, modules, same
 from torch import nn
 
-from esac_mpi import turns
 from esac_mpi.config import Config, updated
+from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, make, make_operators
-from esac_mpi.noise import Purpose, generator
-from esac_mpi.policy import Layout, Policy
-from esac_mpi.transitions import columns, width
+from esac_mpi.operators.noise import Purpose, generator
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.transitions import columns, width
 
 SIZES = (3, 12, 8, 2)
 
@@ -92,7 +92,7 @@ def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linea
             batch = rows[sampling.integers(90, size=16)]
             losses.append(plain.teach(actor, batch, noise.standard_normal((16, 2), dtype=np.float32)))
         after.append(flat(plain.critic[:1]).numpy())
-    phase = turns.run(made.teach(actors, 4, 7))
+    phase = cooperative.run(made.teach(actors, 4, 7))
     assert (phase.gradient_updates, phase.env_steps) == (8, 0)
     assert phase.critic_loss == pytest.approx(np.mean(losses), rel=1e-5)
     for taught, expected in zip(made.taught, after, strict=True):
@@ -114,7 +114,7 @@ def test_a_ring_that_has_wrapped_is_sampled_oldest_first():
 def test_without_a_batch_the_critic_is_not_taught():
     made = learner(settings(), transitions(90), 15)
     before = made.arrays()
-    phase = turns.run(made.teach([perturbed(made.actor.layout, 1)], 5, 1))
+    phase = cooperative.run(made.teach([perturbed(made.actor.layout, 1)], 5, 1))
     assert phase.gradient_updates == 0
     assert math.isnan(phase.critic_loss)
     assert same(before, made.arrays())
@@ -124,11 +124,11 @@ def test_a_saved_critic_goes_on_with_the_same_bits_and_a_held_one_stays():
     rows = transitions(90)
     straight, resumed = learner(settings(), rows), learner(settings(), rows)
     theta = perturbed(straight.actor.layout, 1)
-    turns.run(straight.teach([theta], 3, 1))
+    cooperative.run(straight.teach([theta], 3, 1))
     straight.hold()
     resumed.load(straight.arrays())
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    phases = [turns.run(made.teach([theta], 3, 2)).vector() for made in (straight, resumed)]
+    phases = [cooperative.run(made.teach([theta], 3, 2)).vector() for made in (straight, resumed)]
     assert np.array_equal(*phases, equal_nan=True)
     assert not same(straight.arrays(), resumed.arrays())
     straight.release()
@@ -142,7 +142,7 @@ def test_a_critic_that_is_not_finite_says_so():
     with pytest.raises(
         LearnerNotFinite, match="the CEM-RL learner's losses, target_critic, critic are no longer finite at training step 70"
     ):
-        turns.run(made.teach([made.theta], 1, 1))
+        cooperative.run(made.teach([made.theta], 1, 1))
 
 
 @pytest.mark.parametrize(("activation", "layer_norm", "linear"), [("tanh", False, False), ("relu", True, True)])
@@ -178,10 +178,10 @@ def test_slow_updates_let_others_have_their_turn_after_each_and_come_to_the_same
     operators, critic = make_operators("individuals", settings(), layout), learner(settings(), transitions(40)).critic_vector()
     found, expected = [], operators.trained(perturbed(layout, 1), critic, states, 25, np.random.default_rng(1))
     for longest in (math.inf, 0.0):
-        monkeypatch.setattr(turns, "LONGEST", longest)
+        monkeypatch.setattr(cooperative, "LONGEST", longest)
         training = operators.training(perturbed(layout, 1), critic, states, 25, np.random.default_rng(1))
-        work = turns.told(training, lambda done, _: found.append(done))
-        assert np.array_equal(turns.run(work), expected)
+        work = cooperative.told(training, lambda done, _: found.append(done))
+        assert np.array_equal(cooperative.run(work), expected)
     assert found == [10, 20, 25, *range(1, 26)]
 
 

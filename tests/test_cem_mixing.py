@@ -7,10 +7,10 @@ from small_runs import Ending
 from test_es import Quadratic
 from whole_runs import assert_same_run, summary
 
-from esac_mpi import noise
 from esac_mpi.analysis.clock.recorded import generations, times
 from esac_mpi.analysis.episodes import training_returns
-from esac_mpi.noise import Purpose
+from esac_mpi.operators import noise
+from esac_mpi.operators.noise import Purpose
 from esac_mpi.record import Run
 
 MIXED = ["--policy.hidden", 1, 1]  # few weights: much of what a distribution gave it could give again

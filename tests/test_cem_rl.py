@@ -9,21 +9,23 @@ from small_cem import arguments, made
 from small_runs import Ending, assert_same, part
 from whole_runs import assert_same_run, killed_at, summary
 
-from esac_mpi import check, experience, set_up, turns
 from esac_mpi.algorithms import cem, cem_rl
 from esac_mpi.analysis.clock import Machine, computed, grid
-from esac_mpi.check import memory
 from esac_mpi.comm import Abandoned
 from esac_mpi.config import load
-from esac_mpi.distribution import Gaussian, rank_weights, told
 from esac_mpi.envs import TaskError, make
+from esac_mpi.host import cooperative
+from esac_mpi.host.stop import GivenUp
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
-from esac_mpi.noise import Purpose, generator
-from esac_mpi.params import make_actor
+from esac_mpi.operators.distribution import Gaussian, rank_weights, told
+from esac_mpi.operators.noise import Purpose, generator
+from esac_mpi.play import experience
+from esac_mpi.play.params import make_actor
+from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.record import Run, read
-from esac_mpi.rollout import NoFiniteReturn
-from esac_mpi.stop import GivenUp
+from esac_mpi.training import check, set_up
+from esac_mpi.training.check import memory
 
 CRITICS = ["serial", "parallel"]
 SMALL = ["--cem_rl.start_steps", 40]  # of Ending's short episodes
@@ -65,7 +67,7 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     gaussian = Gaussian(small.state.mean.copy(), small.state.variance.copy())
     z = np.stack([cem.individual(params, options, small.state, 4, i, np.empty_like(gaussian.mean)) for i in range(6)])
     updates = round(0.3 * small.state.last_steps) // 3, round(0.2 * small.state.last_steps)
-    phase = turns.run(other.learner.teach(list(z[:3]), updates[0], 4))
+    phase = cooperative.run(other.learner.teach(list(z[:3]), updates[0], 4))
     for i in range(3):
         random = generator(0, Purpose.TRAINING, 4, i)
         z[i] = params.operators.trained(z[i], other.learner.taught[i], kept, updates[1], random)
@@ -107,7 +109,7 @@ def test_under_a_parallel_critic_all_learn_from_it_as_it_was_and_it_is_taught_fo
     assert np.array_equal(small.learner.theta, mean)
     other = made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel")
     other.load(before)
-    turns.run(other.learner.teach([mean], updates, small.state.generation))
+    cooperative.run(other.learner.teach([mean], updates, small.state.generation))
     assert np.array_equal(small.learner.critic_vector(), other.learner.critic_vector())
 
 
@@ -155,7 +157,7 @@ def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(critic,
 
 
 POINTS = [  # of one process each, in the generations after the checkpoint that it goes on from, one every second generation
-    ("esac_mpi.experience:explore", 20),
+    ("esac_mpi.play.experience:explore", 20),
     ("esac_mpi.learners.cem:CEM._teach_once", 50),
     ("esac_mpi.learners.individuals:Individuals.trained", 4),
     ("esac_mpi.algorithms.cem_rl:remember", 3),

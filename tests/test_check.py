@@ -14,13 +14,14 @@ import pytest
 from conftest import CYCLIC, CYCLIC_ES, EAGER, MENDED, ROUTINE, TASK, run
 from mpi4py import MPI
 
-from esac_mpi import check, config, set_up
-from esac_mpi.check import cost, directory, machine, memory, rank, report, task
+from esac_mpi import config
 from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
-from esac_mpi.params import Params
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play.params import Params
+from esac_mpi.training import check, set_up
+from esac_mpi.training.check import cost, directory, machine, memory, rank, report, task
 
 SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "core", "task", "physics", "episodes", "work"]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]

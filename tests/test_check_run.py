@@ -8,8 +8,8 @@ from conftest import run as program
 from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
 
-from esac_mpi.check import cost, directory
 from esac_mpi.envs import identity
+from esac_mpi.training.check import cost, directory
 
 TINY = [
     *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),

@@ -1,4 +1,4 @@
-"""Many runs: which of them watch.py and summary.py show, and which first."""
+"""Many runs: which of them watch and summary show, and which first."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_other_orders(runs):
 
 
 def shown(runs, *options, **more):
-    """Return what watch.py --once shows, as [title, names]."""
+    """Return what watch --once shows, as [title, names]."""
     console = Console(file=StringIO(), width=120)
     console.print(views.many(runs, 120, *options, **more))
     title, _, *rows = console.file.getvalue().splitlines()

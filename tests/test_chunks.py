@@ -11,14 +11,14 @@ from gradients import Line, same
 from small_learners import learner as rival
 from small_sac import learner as sac
 
-from esac_mpi import turns
 from esac_mpi.algorithms import aes_work
+from esac_mpi.host import cooperative
+from esac_mpi.host.cooperative import ON_DEVICE
 from esac_mpi.learners import chunks, training
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.replay import Replay
-from esac_mpi.learning import Flight
-from esac_mpi.turns import ON_DEVICE
+from esac_mpi.play.learner_phases import Flight
 
 NORMED = {"policy__layer_norm": True, "sac__critic_layer_norm": True}
 FORMS = {
@@ -57,7 +57,7 @@ def phase(learner, k, sums=None):
     if learner.NAME != "ERL":
         return learner.phase(Line(), k, 2, 61, sums=sums)
     rows = np.random.default_rng(k).uniform(-1, 1, (61, learner.replay.width)).astype(np.float32)
-    return turns.run(learner.take([(rows, 0.0, 61)], k, sums))
+    return cooperative.run(learner.take([(rows, 0.0, 61)], k, sums))
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -79,7 +79,7 @@ def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
     captured(fast)
     actors = [cem.perturbed(plain.actor.layout, number) for number in (1, 2)]
     for k in (1, 2):
-        means = [turns.run(made.teach(actors, 10, k, 110)) for made in (plain, fast)]
+        means = [cooperative.run(made.teach(actors, 10, k, 110)) for made in (plain, fast)]
         assert means[0].vector().tobytes() == means[1].vector().tobytes()
         assert same(plain.arrays(), fast.arrays())
         assert np.array_equal(plain.taught, fast.taught)
@@ -216,7 +216,7 @@ def test_no_more_than_a_slice_is_drawn_and_launched_without_a_break():
 
 def test_the_end_of_a_phase_is_waited_for_without_a_core(monkeypatch):
     slept = []
-    monkeypatch.setattr("esac_mpi.learning.time.sleep", slept.append)
+    monkeypatch.setattr("esac_mpi.play.learner_phases.time.sleep", slept.append)
     flight = Flight(captured(sac(), pace=1).begin(Line(), 0, 2, 61), 0, lambda: 0.0, "SAC")
     assert flight.finish().gradient_updates > 20
     assert len(slept) > 20

@@ -9,8 +9,8 @@ from clocked_runs import NONE, ROWS, erl_run_of, run_of
 from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.clock.recorded import Machine, computed
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.clock.cluster import Cluster, list_schedule, steps
-from esac_mpi.clock.generations import Clock, Generation
+from esac_mpi.comm.clock.cluster import Cluster, list_schedule, steps
+from esac_mpi.comm.clock.generations import Clock, Generation
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 

@@ -1,8 +1,8 @@
-"""What bench.py clock makes of pairs of runs."""
+"""What python -m tools.bench clock makes of pairs of runs."""
 
 from clocked_runs import FOUR, run_of
 
-from esac_mpi.benchmarks import clock
+from tools.bench import clock
 
 
 def test_either_run_of_a_pair_tells_the_time_of_the_other(tmp_path):

@@ -9,8 +9,8 @@ from test_agenda import queue as event_queue
 from esac_mpi.analysis.activities import activities
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.clock.tasks import AtWork, Piece, Queue, Section
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.comm.clock.tasks import AtWork, Piece, Queue, Section
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from test_fast_envs import GYMNASIUM, SUITE, both
 
-from esac_mpi import kernels
 from esac_mpi.envs import (
     UnstablePhysics,
     closed_loop,
@@ -19,9 +18,10 @@ from esac_mpi.envs import (
     warning_counts,
 )
 from esac_mpi.envs.closed_loop import Run
-from esac_mpi.policy import Layout, Normaliser, Policy
-from esac_mpi.rollout import SLICE, Episode, play, playing
-from esac_mpi.transitions import Recorder
+from esac_mpi.operators import kernels
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.play.rollout import SLICE, Episode, play, playing
+from esac_mpi.play.transitions import Recorder
 
 ALARMS = np.zeros((2, 2), np.int32)[:, 1]
 LOOPS = {"numpy": kernels.NumpyLoop, kernels.NAME: kernels.Loop}

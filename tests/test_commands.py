@@ -12,19 +12,17 @@ import pytest
 from conftest import ROOT, command, environment
 from growing_runs import make
 
-import esac_mpi
 from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, completion, examples
 from esac_mpi.commands.__main__ import EXTRAS, main
-from esac_mpi.experiments import design, random_actions
-from esac_mpi.shipped import shipped
+from esac_mpi.host.data_files import shipped
+from esac_mpi.studies.experiments import design, random_actions
 
 
-def test_every_command_has_a_file_and_a_tool_but_those_that_a_checkout_has_otherwise():
+def test_every_command_has_a_file():
     files = {path.stem for path in (ROOT / "esac_mpi/commands").glob("[a-z]*.py")}
     assert set(NAMES) == files
     assert len(NAMES) == len(files) == sum(map(len, GROUPS.values()))
-    assert files - {path.stem for path in (ROOT / "tools").glob("*.py")} == {"run", "examples", "completion"}
 
 
 def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
@@ -160,7 +158,7 @@ def test_examples_are_copied_once(tmp_path, capsys):
 
 def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch):
     (tmp_path / "configs").mkdir()
-    monkeypatch.setattr("esac_mpi.shipped.PACKAGE", tmp_path / "esac_mpi")
+    monkeypatch.setattr("esac_mpi.host.data_files.PACKAGE", tmp_path / "esac_mpi")
     assert shipped() == tmp_path / "esac_mpi"
 
 
@@ -202,12 +200,12 @@ assert esac_mpi.__file__.startswith({str(built)!r})
 
 
 def test_run_without_an_mpi_library_is_one_sentence_and_its_help_needs_none(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "esac_mpi.session", raising=False)
-    monkeypatch.delattr(esac_mpi, "session", raising=False)
+    monkeypatch.delitem(sys.modules, "esac_mpi.training.session", raising=False)
+    monkeypatch.delattr("esac_mpi.training.session", raising=False)
 
     class NoLibrary:
         def find_spec(self, name, path=None, target=None):
-            if name == "esac_mpi.session":
+            if name == "esac_mpi.training.session":
                 raise RuntimeError("cannot load MPI library\nlibmpi.so: cannot open shared object file")
 
     monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])

@@ -1,4 +1,4 @@
-"""tools/compare.py: where two runs part, in bits and in settings."""
+"""esac-mpi compare: where two runs part, in bits and in settings."""
 
 import numpy as np
 from growing_runs import make, tool

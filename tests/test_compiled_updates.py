@@ -12,11 +12,11 @@ from plain_sac import Plain, perturbed, saturated
 from small_sac import entropy_where_tanh_saturates, fill, learn, learner
 from whole_runs import assert_same_run
 
-from esac_mpi.check import speed
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import cpu, settled
 from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.record import Run
+from esac_mpi.training.check import speed
 
 KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
@@ -155,9 +155,9 @@ def test_a_cpu_of_amd_says_so(tmp_path):
 
 MKL = """
 from esac_mpi.learners import NoDevice, make
-from esac_mpi.check import speed
+from esac_mpi.training.check import speed
 from esac_mpi.config import Config, updated
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 def start(kernels):
     config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": kernels, "learner.device": "cpu"})
     layout = Layout((3, 8, 8, 1))

@@ -7,12 +7,13 @@ from typing import get_args, get_type_hints
 import numpy as np
 import pytest
 
-from esac_mpi import config, evolution
+from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, check, load, marks, read_toml, to_toml, updated
 from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, NonNegativeOr, OffOr, Plain, Positive
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
+from esac_mpi.operators import evolution
 
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 

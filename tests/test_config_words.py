@@ -12,9 +12,9 @@ from esac_mpi import __version__
 from esac_mpi.__main__ import main
 from esac_mpi.config import ES, ESAC, Config, ConfigError, load, read_file
 from esac_mpi.config.names import meant
-from esac_mpi.experiments import design
-from esac_mpi.library import resolve
-from esac_mpi.search import study
+from esac_mpi.studies.experiments import design
+from esac_mpi.studies.search import study
+from esac_mpi.training.api import resolve
 
 NEITHER = "is neither a configuration file, which ends in .toml, nor the value of an option"
 
@@ -101,9 +101,9 @@ def test_a_run_is_resumed_without_a_word():
 def test_a_file_of_an_experiment_or_a_search_is_sent_to_its_command(tmp_path):
     place = f"{ROOT}/configs/experiments/table1.toml"
     assert refused(place).startswith(f"{place} is the file of an experiment: ")
-    assert refused(place).endswith(f"experiment.py run {place}")
+    assert refused(place).endswith(f"experiment run {place}")
     (tmp_path / "x.toml").write_text("trials = 3\n")
-    assert refused(str(tmp_path / "x.toml")).endswith(f"search.py run {tmp_path}/x.toml")
+    assert refused(str(tmp_path / "x.toml")).endswith(f"search run {tmp_path}/x.toml")
 
 
 def test_a_file_that_an_editor_of_windows_wrote_is_read(tmp_path):

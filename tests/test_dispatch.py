@@ -12,10 +12,10 @@ from conftest import command, environment
 from mpi4py import MPI
 from test_agenda import queue
 
-from esac_mpi.agenda import Agenda, Arrival, Task
 from esac_mpi.comm.dispatch import ORDER, PAUSE, PROGRESS, Dispatch, interval
-from esac_mpi.stop import Stop
-from esac_mpi.watchdog import Watchdog
+from esac_mpi.comm.virtual_time import Agenda, Arrival, Task
+from esac_mpi.host.stop import Stop
+from esac_mpi.host.watchdog import Watchdog
 
 
 def dispatched(ranks, *arguments):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
-from esac_mpi import distribution, noise, update_rules
-from esac_mpi.distribution import Gaussian
-from esac_mpi.evolution import select_winners
-from esac_mpi.noise import Purpose
-from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
+from esac_mpi.operators import distribution, noise, update_rules
+from esac_mpi.operators.distribution import Gaussian
+from esac_mpi.operators.evolution import select_winners
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 
 def row(*numbers: float) -> np.ndarray:

@@ -12,8 +12,8 @@ from gymnasium.spaces import Box
 from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, actions, play
 
 from esac_mpi.envs import UnstablePhysics, is_discrete, make, transition
-from esac_mpi.policy import Layout, Policy
-from esac_mpi.rollout import action_noise
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.rollout import action_noise
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -11,7 +11,7 @@ from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics, TransformAct
 
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
-from esac_mpi.task import make_task
+from esac_mpi.training.task_set_up import make_task
 
 
 def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_they_name_the_others():

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, noise
+from esac_mpi import config
 from esac_mpi.comm import World
-from esac_mpi.epsilon import LowRank, Philox, Table, TableTooSmall, make
-from esac_mpi.noise import Purpose
-from esac_mpi.policy import Layout
+from esac_mpi.operators import noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play.epsilon import LowRank, Philox, Table, TableTooSmall, make
 
 LAYOUT = Layout((3, 150, 140, 2))  # two blocks of parameters
 KINDS = ["philox", "table", "lowrank"]

@@ -9,14 +9,14 @@ from gradients import Line, distance, flat, modules, same
 from small_learners import learner
 from torch import nn
 
-from esac_mpi import turns
 from esac_mpi.config import Config, updated
+from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, critics
 from esac_mpi.learners.erl import note_clip
 from esac_mpi.learners.judges import Judge
 from esac_mpi.learners.network import Operations
-from esac_mpi.policy import Layout, Policy
-from esac_mpi.transitions import joined
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.transitions import joined
 
 
 def small(sizes=(3, 8, 8, 2), **values):
@@ -207,7 +207,7 @@ def test_it_learns_a_line_from_episodes_that_others_played(seed):
         return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
 
     before, env = error(), Line()
-    phases = [turns.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
+    phases = [cooperative.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
     assert [(phase.env_steps, phase.episodes, phase.gradient_updates) for phase in phases] == [(100, 5, 100)] * 9
     assert error() < 0.06 < 0.1 < before
 
@@ -215,11 +215,11 @@ def test_it_learns_a_line_from_episodes_that_others_played(seed):
 def test_a_saved_learner_goes_on_with_the_same_bits():
     straight, resumed = small((1, 8, 1), replay_capacity=60), small((1, 8, 1), replay_capacity=60)
     for k in (1, 2):
-        turns.run(straight.take(uniform(Line(), 4, k), k))
+        cooperative.run(straight.take(uniform(Line(), 4, k), k))
     resumed.load(straight.arrays())
     resumed.replay.restore(100, straight.replay.rows(100, 160))
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    phases = [turns.run(made.take(uniform(Line(), 4, 3), 3)).vector() for made in (straight, resumed)]
+    phases = [cooperative.run(made.take(uniform(Line(), 4, 3), 3)).vector() for made in (straight, resumed)]
     assert np.array_equal(*phases, equal_nan=True)
     assert same(straight.arrays(), resumed.arrays())
     assert straight.adam["critic"].steps == 240
@@ -230,7 +230,7 @@ def test_a_learner_that_is_not_finite_says_so(part):
     made = small((1, 8, 1), start_steps=1000)
     getattr(made.update.parts, part).values[3] = math.nan
     with pytest.raises(LearnerNotFinite, match=f"the ERL learner's {part} are no longer finite at training step 20"):
-        turns.run(made.take(uniform(Line(), 1, 0), 0))
+        cooperative.run(made.take(uniform(Line(), 1, 0), 0))
 
 
 # --- judges of the other learners

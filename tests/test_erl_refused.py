@@ -9,12 +9,12 @@ from in_process import started
 from short_runs import snapshot
 from small_erl import arguments, made
 
-from esac_mpi import check, set_up
-from esac_mpi.check import memory
 from esac_mpi.config import ConfigError, load
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.envs import TaskError, make
 from esac_mpi.record import Run
+from esac_mpi.training import check, set_up
+from esac_mpi.training.check import memory
 
 
 def words(name, *more):

@@ -8,15 +8,15 @@ from small_erl import arguments, made
 from small_runs import Ending, assert_same
 from whole_runs import assert_same_run, killed_at
 
-from esac_mpi import experience
 from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.algorithms.erl_state import NOBODY
 from esac_mpi.comm import Abandoned
+from esac_mpi.host.stop import GivenUp
 from esac_mpi.learners import erl as learner
+from esac_mpi.operators.selection import Kind
+from esac_mpi.play import experience
+from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.record import read
-from esac_mpi.rollout import NoFiniteReturn
-from esac_mpi.selection import Kind
-from esac_mpi.stop import GivenUp
 
 PARTS = {  # where a generation is given up: a function, and which call of it
     "an episode": (experience, "explore", 4),
@@ -195,7 +195,7 @@ POINTS = [  # of one process each, in the generations after the checkpoint that 
     ("esac_mpi.algorithms.erl_births:crossed", 5),
     ("esac_mpi.algorithms.erl_births:mutated", 14),
     ("esac_mpi.learners.erl:Update.learn_actor", 60),
-    ("esac_mpi.memories:copy", 9),
+    ("esac_mpi.operators.memories:copy", 9),
     ("esac_mpi.record.files:_keep", 2),
 ]
 

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from esac_mpi import config, evolution, noise, rollout
+from esac_mpi import config
 from esac_mpi.algorithms import es
 from esac_mpi.comm import World
-from esac_mpi.epsilon import make as make_epsilon
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, make_policy
-from esac_mpi.policy import Layout, Policy
-from esac_mpi.rollout import ThetaNotFinite, play
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play import rollout
+from esac_mpi.play.epsilon import make as make_epsilon
+from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.rollout import ThetaNotFinite, play
 
 
 class Quadratic:

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, SETTINGS, Fragile, Track, advance, epsilon, make
 
-from esac_mpi import config, evolution, noise
+from esac_mpi import config
 from esac_mpi.algorithms import es, esac
-from esac_mpi.epsilon import Philox
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, make_policy
-from esac_mpi.rollout import ThetaNotFinite, evaluate_policies, play
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.epsilon import Philox
+from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.rollout import ThetaNotFinite, evaluate_policies, play
 
 
 @pytest.mark.parametrize("crossover", ["row", "element", "off"])

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 
-from esac_mpi import config, evolution, noise
+from esac_mpi import config
 from esac_mpi.algorithms import esac
-from esac_mpi.noise import Purpose
-from esac_mpi.params import make_policy
-from esac_mpi.rollout import play
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.params import make_policy
+from esac_mpi.play.rollout import play
 
 PLAIN = {
     "esac__winner_pull": 0.0, "esac__sac_copies": 0, "esac__p_sac_annealed": False, "esac__crossover": "off",

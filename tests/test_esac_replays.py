@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, make
 
-from esac_mpi import noise, state
 from esac_mpi.comm import Abandoned
 from esac_mpi.learners.replay import Replay
-from esac_mpi.noise import Purpose
-from esac_mpi.params import make_policy
-from esac_mpi.rollout import ReturnDiffers
+from esac_mpi.operators import noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play import state
+from esac_mpi.play.params import make_policy
+from esac_mpi.play.rollout import ReturnDiffers
 
 OFTEN = {"gradient_interval": 1, "p_sac_annealed": False}
 TIMINGS = {

@@ -1,4 +1,4 @@
-"""tools/evaluate.py: statistics of returns, on tasks and ranks."""
+"""esac-mpi evaluate: statistics of returns, on tasks and ranks."""
 
 import json
 import subprocess
@@ -13,11 +13,11 @@ from saved_policies import constant, hidden, save, tool
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.messages import damaged
-from esac_mpi.noise import Purpose, integer
-from esac_mpi.policies import ranks
-from esac_mpi.policy import LOGIT_SCALE
+from esac_mpi.comm import command_ranks
+from esac_mpi.operators.noise import Purpose, integer
+from esac_mpi.operators.policy import LOGIT_SCALE
+from esac_mpi.play.rollout import play
 from esac_mpi.record import Unreadable
-from esac_mpi.rollout import play
 
 evaluate = command("evaluate")
 
@@ -27,7 +27,7 @@ def evaluated(capsys):
     """Evaluate in this process; return the JSON object."""
 
     def made(*arguments) -> dict:
-        assert evaluate.main([*map(str, arguments), "--json"], ranks.Alone()) == 0
+        assert evaluate.main([*map(str, arguments), "--json"], command_ranks.Alone()) == 0
         return json.loads(capsys.readouterr().out)
 
     return made
@@ -94,7 +94,7 @@ def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own):
     options = [own, "--episodes", 7, "--seed", 5, "--json"]
     one = json.loads(tool("evaluate", *options, PYTHONPATH=hidden(tmp_path / "hidden", "mpi4py", "torch")).stdout)
     mpirun = Path(sys.executable).parent / "mpirun"
-    line = [mpirun if mpirun.exists() else "mpirun", "-n", 3, sys.executable, ROOT / "tools/evaluate.py", *options]
+    line = [mpirun if mpirun.exists() else "mpirun", "-n", 3, sys.executable, "-m", "esac_mpi.commands", "evaluate", *options]
     done = subprocess.run([*map(str, line)], env=environment(), capture_output=True, text=True, timeout=200, check=True)
     three = json.loads(done.stdout)  # one object: the other ranks are silent
     assert (one.pop("ranks"), three.pop("ranks")) == (1, 3)
@@ -121,7 +121,7 @@ def test_unstable_episodes_are_counted(tmp_path, own, evaluated, capsys):
     found = evaluated(path, "--episodes", 60)
     assert found["unstable"] == found["returns"].count(None) > 0
     assert found["mean"] is None
-    evaluate.main([str(path), "--episodes", "60"], ranks.Alone())
+    evaluate.main([str(path), "--episodes", "60"], command_ranks.Alone())
     assert f"unstable in {found['unstable']} of 60 episodes: no mean of all can be given" in capsys.readouterr().out
 
 
@@ -130,17 +130,17 @@ def test_a_misfit_is_named(tmp_path, own, capsys):
         "CyclicMDP-v0": "CyclicMDP-v0 has 3 observations and 3 actions, this policy of own_envs:Counting-v0 3 and 2",
         "Hoper-v5": "Did you mean 'Hopper-v5'?",
     }.items():
-        assert evaluate.main([str(own), "--task", task], ranks.Alone()) == 2
+        assert evaluate.main([str(own), "--task", task], command_ranks.Alone()) == 2
         assert message in capsys.readouterr().err
     for low, high in ((-3.0, 2.0), (-2.0, 3.0)):
         wide = constant(tmp_path / "wide.h5", "own_envs:Counting-v0", [0.0, 0.0], low, high)
-        assert evaluate.main([str(wide)], ranks.Alone()) == 2
+        assert evaluate.main([str(wide)], command_ranks.Alone()) == 2
         assert "actions of own_envs:Counting-v0 are in [-2. -2.] to [2. 2.]" in capsys.readouterr().err
-    assert evaluate.main([str(ROOT / "README.md")], ranks.Alone()) == 65
+    assert evaluate.main([str(ROOT / "README.md")], command_ranks.Alone()) == 65
     assert "not a file of esac_mpi" in capsys.readouterr().err
 
 
-class Second(ranks.Alone):
+class Second(command_ranks.Alone):
     """The first rank of two, of which the other tells this."""
 
     size = 2
@@ -153,11 +153,11 @@ class Second(ranks.Alone):
 
 
 def test_what_one_rank_cannot_read_ends_all_and_so_does_a_policy_that_others_read_otherwise(own, capsys):
-    refused = ranks.Refusal.of(Unreadable("node2 says no"))
+    refused = command_ranks.Refusal.of(Unreadable("node2 says no"))
     with pytest.raises(Unreadable, match="node2 says no"):
-        ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
+        command_ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
     failed = damaged("gone")
-    again = ranks.Refusal.of(failed).error
+    again = command_ranks.Refusal.of(failed).error
     assert (type(again), str(again), again.code) == (type(failed), "gone", 65)
     assert evaluate.main([str(own)], Second(lambda value: refused if value is None else value)) == 65
     assert capsys.readouterr().err == "node2 says no\n"
@@ -166,8 +166,8 @@ def test_what_one_rank_cannot_read_ends_all_and_so_does_a_policy_that_others_rea
 
 
 def test_a_seed_that_addresses_nothing_is_refused(own, capsys):
-    assert evaluate.main([str(own), "--episodes", "1", "--seed", str(2**63 - 1)], ranks.Alone()) == 0
+    assert evaluate.main([str(own), "--episodes", "1", "--seed", str(2**63 - 1)], command_ranks.Alone()) == 0
     for seed, said in ((2**63, "must be below 2**63"), (-1, "must be at least 0"), (0.5, "invalid seed value: '0.5'")):
         with pytest.raises(SystemExit) as end:
-            evaluate.main([str(own), f"--seed={seed}"], ranks.Alone())
+            evaluate.main([str(own), f"--seed={seed}"], command_ranks.Alone())
         assert (end.value.code, said in capsys.readouterr().err) == (2, True)

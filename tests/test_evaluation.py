@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from esac_mpi import evaluation, rollout
 from esac_mpi.comm import Abandoned
 from esac_mpi.config import Config
-from esac_mpi.counters import Best, Counters
-from esac_mpi.job import Job
-from esac_mpi.noise import Purpose
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play import rollout
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.training import evaluation
+from esac_mpi.training.active_run import Job
 
 STEPS, UNSTABLE = 40, 1  # of each evaluation and of each confirmation
 

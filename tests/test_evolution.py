@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from esac_mpi import evolution
+from esac_mpi.operators import evolution
 
 
 def test_centered_ranks_of_distinct_values():

@@ -6,14 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from esac_mpi import config, genetics, population
+from esac_mpi import config
 from esac_mpi.algorithms import aes_moves, cem_rl
 from esac_mpi.config import Config, ConfigError, changed, load, updated
 from esac_mpi.config.exact import whole
 from esac_mpi.config.genetic import elites
-from esac_mpi.genetics import Spread
 from esac_mpi.learners import training
-from esac_mpi.policy import Layout
+from esac_mpi.operators import genetics
+from esac_mpi.operators.genetics import Spread
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play import population
 
 
 def of(values, table):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from toy_experiments import a_run, configured
 
-from esac_mpi import selection
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import genetic, updated
-from esac_mpi.experiments import design, estimates
+from esac_mpi.operators import selection
+from esac_mpi.studies.experiments import design, estimates
 
 
 def test_work_of_an_evolution_strategy():
@@ -218,12 +218,12 @@ def test_speeds_are_there_for_all_and_missing_ones_say_how(tmp_path):
     assert set(known.update) == {"sac", "td3", "ddpg", "ppo", "erl", "cem", "individuals"}
     assert known.imitation.keys() == {"small", "large"}
     assert known.horizon["Reacher-v5"] == 50
-    with pytest.raises(Unusable, match=r"python tools/experiment\.py speeds"):
+    with pytest.raises(Unusable, match=r"esac-mpi experiment speeds"):
         estimates.speeds(tmp_path / "none.toml")
 
 
 def test_speeds_are_measured_and_can_be_read(tmp_path, monkeypatch, capsys):
-    from esac_mpi.experiments import stopwatch
+    from esac_mpi.studies.experiments import stopwatch
 
     monkeypatch.setattr(stopwatch, "ROUNDS", 1)
     monkeypatch.setattr(stopwatch, "SECONDS", 0.01)

@@ -10,7 +10,7 @@ from conftest import ROOT
 from toy_experiments import TOY, planned, write
 
 from esac_mpi.config import Config, load
-from esac_mpi.experiments import design, jobs, sweeps
+from esac_mpi.studies.experiments import design, jobs, sweeps
 
 experiment = command("experiment")
 

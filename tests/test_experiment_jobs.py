@@ -7,7 +7,7 @@ import pytest
 from commands import command
 
 from esac_mpi.config import load
-from esac_mpi.experiments import jobs
+from esac_mpi.studies.experiments import jobs
 
 experiment = command("experiment")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from toy_experiments import a_run, configured
 
-from esac_mpi.experiments import clocks, design, running
 from esac_mpi.record import Run
+from esac_mpi.studies.experiments import clocks, design, running
 
 
 def test_between_two_publications_a_clock_goes_on_at_its_pace_also_where_that_of_the_machine_is_set(tmp_path, monkeypatch):

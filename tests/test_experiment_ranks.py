@@ -9,7 +9,7 @@ from toy_experiments import a_run, configured, finished
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config
-from esac_mpi.experiments import running
+from esac_mpi.studies.experiments import running
 
 
 def test_a_run_made_on_other_ranks_than_planned_is_refused(tmp_path):

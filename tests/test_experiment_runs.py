@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from commands import command
-from conftest import ROOT, environment, run
+from conftest import environment, run
 from toy_experiments import TOY, a_run, configured, finished, planned, recorder, write
 from whole_runs import wait_for
 
@@ -19,8 +19,8 @@ from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, load, updated
-from esac_mpi.experiments import design, products, running
 from esac_mpi.record import Run
+from esac_mpi.studies.experiments import design, products, running
 
 experiment = command("experiment")
 
@@ -31,7 +31,7 @@ def test_an_experiment_runs_draws_and_goes_on_with_more(tmp_path, capsys):
         TOY.replace("seeds = 2", "seeds = 1")
         + """
 [[products]]
-tool = "sensitivity.py"
+tool = "sensitivity"
 arguments = ["{runs}", "--field", "lr_es", "--measure", "mean"]
 out = "picture.png"
 """
@@ -70,7 +70,9 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     slow.write_text("0.05")
     line = [
         sys.executable,
-        ROOT / "tools/experiment.py",
+        "-m",
+        "esac_mpi.commands",
+        "experiment",
         "run",
         write(tmp_path / "toy.toml", text),
         "--budget",
@@ -289,7 +291,7 @@ def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
 
 
 def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):
-    text = TOY + '[[products]]\ntool = "plot.py"\narguments = ["{csv}"]\nout = "x.png"\n'
+    text = TOY + '[[products]]\ntool = "plot"\narguments = ["{csv}"]\nout = "x.png"\n'
     path = write(tmp_path / "toy.toml", text)
     arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
     assert experiment.main(arguments, recorder([])) == 2

@@ -11,7 +11,7 @@ from conftest import environment
 
 from esac_mpi.commands import NAMES
 from esac_mpi.config import load
-from esac_mpi.experiments import design, estimates
+from esac_mpi.studies.experiments import design, estimates
 
 experiment = command("experiment")
 # Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks

@@ -1,4 +1,4 @@
-"""tools/export.py: every form of a policy acts as the policy does, and the check finds where one does not."""
+"""esac-mpi export: every form of a policy acts as the policy does, and the check finds where one does not."""
 
 import sys
 import types
@@ -10,8 +10,8 @@ from commands import command
 from saved_policies import LINEAR, NORMALISER, NORMED, save
 
 from esac_mpi import Policy
+from esac_mpi.operators.policy import Layout
 from esac_mpi.policies import formats
-from esac_mpi.policy import Layout
 
 export = command("export")
 

@@ -15,7 +15,7 @@ import pytest
 import random_search
 from conftest import ROOT, ROUTINE, command
 
-from esac_mpi.clock.pieces import Pieces
+from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.record import files
 from esac_mpi.record.reading import Columns
@@ -45,7 +45,6 @@ class Extended:
     def __init__(self, path):
         self.path = path
         shutil.copytree(ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(ROOT / "tools", path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
         module = (ROOT / "tests/random_search.py").read_text()
         (path / "esac_mpi/algorithms/random_search.py").write_text(f"{module}\n\n{forecast()}")  # 1
         shutil.copy(ROOT / "tests/random_search_table.py", path / "esac_mpi/config/random_search.py")  # 2
@@ -80,8 +79,8 @@ class Extended:
         return done.stdout + done.stderr
 
     def tool(self, name, *arguments):
-        """Run a tool."""
-        return self.call([sys.executable, f"tools/{name}.py", *arguments])
+        """Run a command."""
+        return self.call([sys.executable, "-m", "esac_mpi.commands", name, *arguments])
 
 
 @pytest.fixture(scope="module")

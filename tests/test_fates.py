@@ -6,8 +6,8 @@ from figure_runs import check_pictures, opened
 
 from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.config import Config, updated
+from esac_mpi.operators.selection import Fate
 from esac_mpi.record import Run
-from esac_mpi.selection import Fate
 
 MET = (-1, 0, -1, 2, 0, 1)  # by generation; -1: the learner's actor was in no slot
 

@@ -9,12 +9,12 @@ from conftest import MENDED
 
 from esac_mpi import config
 from esac_mpi.algorithms import esac_phase
-from esac_mpi.check import cost
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.clock.pieces import Pieces
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
-from esac_mpi.forecast import advice, outlook, pace, schedule
-from esac_mpi.forecast.work import generations, moments
+from esac_mpi.training.check import cost
+from esac_mpi.training.forecast import advice, outlook, pace, schedule
+from esac_mpi.training.forecast.work import generations, moments
 
 NO_PHASES = {"esac.phase_timing": "virtual", "esac.sac_phases": False}
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}

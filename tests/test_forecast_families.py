@@ -8,16 +8,17 @@ import pytest
 from mpi4py import MPI
 from test_forecast import BUDGET, FREE, PIECES, taken
 
-from esac_mpi import check, config
+from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.check import cost
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.clock.generations import Generation, Made
-from esac_mpi.clock.pieces import Pieces
 from esac_mpi.comm import World
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.comm.clock.costs import Pieces
+from esac_mpi.comm.clock.generations import Generation, Made
 from esac_mpi.config import ES, Config
-from esac_mpi.forecast import advice, genetic, operators, phases, work
-from esac_mpi.selection import Kind
+from esac_mpi.operators.selection import Kind
+from esac_mpi.training import check
+from esac_mpi.training.check import cost
+from esac_mpi.training.forecast import advice, genetic, operators, phases, work
 
 ERL = {"erl.population_size": 4, "erl.mutation_probability": 1.0}
 PDERL = {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal"}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
-from esac_mpi import genetics
-from esac_mpi.genetics import Spread
-from esac_mpi.policy import Layout
+from esac_mpi.operators import genetics
+from esac_mpi.operators.genetics import Spread
+from esac_mpi.operators.policy import Layout
 
 PUBLIC = Spread(fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05)
 LAYOUT = Layout((7, 16, 3))

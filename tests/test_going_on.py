@@ -15,13 +15,15 @@ import pytest
 from in_process import started
 
 import esac_mpi
-from esac_mpi import batch_system, config, job, log, loop, session
+from esac_mpi import config
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.curves import position
 from esac_mpi.config import Config, load, updated
-from esac_mpi.counters import Best
+from esac_mpi.host import batch_system, log
+from esac_mpi.play.counters import Best
+from esac_mpi.play.rollout import ReturnDiffers
 from esac_mpi.record import Run, publish, read
-from esac_mpi.rollout import ReturnDiffers
+from esac_mpi.training import active_run, loop, session
 
 TINY = [
     *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
@@ -213,8 +215,8 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, 
     run = SimpleNamespace(path=tmp_path, starts=1, restored=None, close=lambda: None)
     stop = SimpleNamespace(why="SIGTERM")
     world = SimpleNamespace(from_root=lambda code: code, gather=lambda value: [value, value, ""], stop=stop)
-    stopped = job.Job(Config(), world, None, None, state, None, None, run)
-    assert loop.finish(stopped, *([True] if fresh else [])) == job.STOPPED
+    stopped = active_run.Job(Config(), world, None, None, state, None, None, run)
+    assert loop.finish(stopped, *([True] if fresh else [])) == active_run.STOPPED
     but = ", without --fresh," if fresh else ""
     assert said[0] == f"stopped at generation 5 (SIGTERM), saved; run the same command again{but} to go on"
 

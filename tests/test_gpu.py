@@ -12,13 +12,14 @@ from small_erl import options
 from small_learners import learner
 from small_sac import learner as sac
 
-from esac_mpi import learners, set_up
-from esac_mpi.check import gpu as check
+from esac_mpi import learners
 from esac_mpi.config import Config, load, updated
 from esac_mpi.envs import make
 from esac_mpi.learners import NoDevice, chunks, gpu
 from esac_mpi.learners.chunks import Chunks
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
+from esac_mpi.training import set_up
+from esac_mpi.training.check import gpu as check
 
 OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
 FREE = gpu.WORKSPACE + 1000  # bytes

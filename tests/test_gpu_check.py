@@ -6,13 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from esac_mpi import processes
-from esac_mpi.benchmarks import gpu_bits, gpu_rates, gpu_runs, gpu_scaling, learner, measurement, program, simulation
-from esac_mpi.benchmarks.gpu_bits import Finding
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.commands import gpu_check
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.host import processes
+from esac_mpi.host.processes import alive
 from esac_mpi.learners import chunks
-from esac_mpi.processes import alive
+from tools import gpu_check
+from tools.bench import gpu_bits, gpu_rates, gpu_runs, gpu_scaling, learner, measurement, program, simulation
+from tools.bench.gpu_bits import Finding
 
 
 def test_on_a_cpu_every_learner_agrees_with_itself(monkeypatch):
@@ -69,7 +69,7 @@ def test_a_check_of_whole_runs_has_phases_of_several_chunks():
 
 def test_no_process_of_the_check_is_an_mpi_process_itself():
     """It starts some; to be one of them, a singleton, is in their way under some MPIs."""
-    line = "import sys; from esac_mpi.commands import gpu_check; print({'mpi4py', 'torch', 'esac_mpi.comm'} & sys.modules.keys())"
+    line = "import sys; from tools import gpu_check; print({'mpi4py', 'torch', 'esac_mpi.comm.mpi'} & sys.modules.keys())"
     assert program.ended([sys.executable, "-c", line], 60) == (0, "set()")
 
 
@@ -96,7 +96,7 @@ def test_what_was_cut_failed_or_left_out_is_said_with_how_to_go_on(monkeypatch, 
     said = capsys.readouterr().out
     assert "CUT     updates" in said
     assert "FAILED  peers: exit -11" in said
-    assert "LEFT    updates scaling: esac-mpi gpu_check --part updates scaling" in said
+    assert "LEFT    updates scaling: python -m tools.gpu_check --part updates scaling" in said
     assert gpu_check.main(["--device", "cpu", "--part", "updates"]) == gpu_check.AGAIN
     assert gpu_check.main(["--device", "cpu", "--part", "bits"]) == 0
 

@@ -1,4 +1,4 @@
-"""tools/export.py --format csv and tensorboard: the history of a run, read back."""
+"""esac-mpi export --format csv and tensorboard: the history of a run, read back."""
 
 import csv
 import struct

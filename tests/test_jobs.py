@@ -210,7 +210,7 @@ def test_killed_ranks_are_survived(cluster, evolved, tmp_path):
 def test_the_time_left_is_known_of_every_element_of_an_array(cluster, tmp_path):
     """Also of the last one, whose id is the array's."""
     script = tmp_path / "left.sh"
-    program = "import os; from esac_mpi import batch_system; print(batch_system.seconds_left(os.environ))"
+    program = "import os; from esac_mpi.host import batch_system; print(batch_system.seconds_left(os.environ))"
     script.write_text(f"#!/bin/bash\nunset SLURM_JOB_END_TIME\n{sys.executable} -c '{program}'\nsleep 5\n")
     options = ("--ntasks=1", "--array=0-1", f"--output={tmp_path}/out%a", "--time=20")
     array = cluster.submit(script, *options, PYTHONPATH=environment()["PYTHONPATH"])

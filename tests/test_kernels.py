@@ -6,8 +6,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 import numpy as np
 import pytest
 
-from esac_mpi import kernels
-from esac_mpi.check import machine
+from esac_mpi.operators import kernels
+from esac_mpi.training.check import machine
 
 compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 HALF = kernels.COUNTERS // 2

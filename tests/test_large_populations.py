@@ -5,8 +5,9 @@ import pytest
 from conftest import CYCLIC, CYCLIC_ES
 from whole_runs import assert_same_run
 
-from esac_mpi import noise, population
 from esac_mpi.config import Evolution
+from esac_mpi.operators import noise
+from esac_mpi.play import population
 from esac_mpi.record import Run
 
 LARGE = 1040  # members: two chunks of slots, and more than accumulator.ROWS

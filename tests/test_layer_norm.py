@@ -10,10 +10,10 @@ from torch import nn
 from whole_runs import assert_same_run
 
 from esac_mpi import Policy as SavedPolicy
-from esac_mpi import kernels
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Network, Operations, Pass
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators import kernels
+from esac_mpi.operators.policy import Layout, Policy
 
 LAYOUT, THETA = Layout((2, 2, 1), layer_norm=True), NORMED
 KERNELS = {"numpy": kernels.NumpyPerceptron}

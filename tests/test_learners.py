@@ -11,13 +11,13 @@ from gradients import Breaking, Line
 from small_learners import RIVALS, learner
 from whole_runs import assert_same_run, summary
 
-from esac_mpi import turns
 from esac_mpi.config import Config, ConfigError, check, updated
+from esac_mpi.host import cooperative
 from esac_mpi.learners import LEARNERS, load
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.rollout import collect
 from esac_mpi.record import Run
-from esac_mpi.rollout import collect
 
 LINE: dict[str, dict] = {  # what the line needs beside one learning rate for all: a learner without an entry has its defaults
     "sac": {"temperature": 0.01},
@@ -122,9 +122,9 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
     assert len(set(env.seeds)) == 4
     assert np.isnan(broken[0][1])
 
-    phase = turns.run(made.take(uniform, 1))
+    phase = cooperative.run(made.take(uniform, 1))
     assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (40, 2, 0)
-    phase = turns.run(made.take([*acted, *broken], 2))
+    phase = cooperative.run(made.take([*acted, *broken], 2))
     assert (phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates) == (44, 2, 1, 44)
     assert phase.episodic_return == pytest.approx((acted[0][1] + acted[1][1]) / 2)
     stored = made.replay.rows(0, made.replay.added)

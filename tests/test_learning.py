@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from esac_mpi import learning
-from esac_mpi.counters import Counters
-from esac_mpi.learning import Phase
+from esac_mpi.play import learner_phases
+from esac_mpi.play.counters import Counters
+from esac_mpi.play.learner_phases import Phase
 
 
 class Lone:
@@ -76,12 +76,12 @@ def test_a_phase_sums_up_its_episodes():
 
 def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
     world, pupil, counters, theta = Lone(), Pupil(), Counters(), np.full(2, 9, np.float32)
-    learning.begin(world, pupil, 3, lambda: pupil.begin(3))
-    learning.begin(world, pupil, 5, lambda: pupil.begin(5))  # one is in flight: it stays
-    phase, _, _ = learning.finish(world)
+    learner_phases.begin(world, pupil, 3, lambda: pupil.begin(3))
+    learner_phases.begin(world, pupil, 5, lambda: pupil.begin(5))  # one is in flight: it stays
+    phase, _, _ = learner_phases.finish(world)
     assert (pupil.held, phase.env_steps, world.background, world.learning, world.beats) == ([True], 3, None, False, 3)
     assert theta.tolist() == [9, 9]
-    learning.enter(phase, world, counters, theta, pupil)
+    learner_phases.enter(phase, world, counters, theta, pupil)
     assert (pupil.held, theta.tolist()) == ([True, False], [3, 3])
     assert counters == Counters(env_steps_learner=3, gradient_updates=6, unstable_episodes=1, learner_phases=1)
 
@@ -96,7 +96,7 @@ def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(standar
         begun.append((k, sums if sums is None else sums.tolist()))
         return pupil.begin(k)
 
-    phase, row, timing = learning.one_phase(world, pupil, state, theta, steps, standardises)
+    phase, row, timing = learner_phases.one_phase(world, pupil, state, theta, steps, standardises)
     assert begun == [(5, given)]
     assert (phase.env_steps, state.generation, state.observation_sums.tolist(), theta.tolist()) == (5, 5, after, [5, 5])
     assert state.counters == Counters(
@@ -108,9 +108,9 @@ def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(standar
 
 def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
     world = Lone(leads=False)
-    learning.begin(world, None, 3, lambda: pytest.fail("begun"), beside=True)
+    learner_phases.begin(world, None, 3, lambda: pytest.fail("begun"), beside=True)
     assert (world.background, world.learning) == (None, True)
-    learning.give_up(world)
+    learner_phases.give_up(world)
     assert world.learning is False
 
 
@@ -121,7 +121,7 @@ def test_an_error_names_the_learner_and_the_generation():
         yield
         raise FloatingPointError
 
-    learning.begin(world, pupil, 4, broken)
+    learner_phases.begin(world, pupil, 4, broken)
     with pytest.raises(FloatingPointError) as error:
-        learning.finish(world)
+        learner_phases.finish(world)
     assert error.value.__notes__ == ["in the TD3 phase of generation 4"]

@@ -16,10 +16,12 @@ from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
 from whole_runs import assert_same_run
 
 import esac_mpi
-from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage, job, log, loop, threads
+from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
-from esac_mpi.library import resolve
-from esac_mpi.rollout import ThetaNotFinite
+from esac_mpi.host import log, threads
+from esac_mpi.play.rollout import ThetaNotFinite
+from esac_mpi.training import active_run, loop
+from esac_mpi.training.api import resolve
 
 TINY = {
     **{"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
@@ -169,7 +171,7 @@ def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "save", lambda *arguments: False)
     with pytest.raises(esac_mpi.NotSaved, match="could not be saved; what was saved before stands") as caught:
         tiny(tmp_path / "run")
-    assert caught.value.code == job.UNSAVED
+    assert caught.value.code == active_run.UNSAVED
 
 
 def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):
@@ -225,7 +227,7 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
 
     run = tiny(tmp_path / "run", once)
     assert (run.status["status"], run.generation) == ("requeue", 2)  # the wish travels with the next exchange
-    monkeypatch.setattr("esac_mpi.stop.SAME", -1.0)
+    monkeypatch.setattr("esac_mpi.host.stop.SAME", -1.0)
 
     def thrice(row):
         for _ in range(3):

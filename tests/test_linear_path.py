@@ -13,13 +13,13 @@ from warm_starts import options, started
 from whole_runs import assert_same_run
 
 from esac_mpi import Policy as SavedPolicy
-from esac_mpi import genetics, kernels
 from esac_mpi.config import Config, ConfigError, check, updated
 from esac_mpi.config.reads import unread
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Network, Operations, Pass
-from esac_mpi.params import Params
-from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.operators import genetics, kernels
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.play.params import Params
 
 LAYOUT, THETA = Layout((2, 2, 1), linear=2.0), LINEAR
 KERNELS = {"numpy": kernels.NumpyPerceptron}

@@ -12,12 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from esac_mpi import log, loop, noise
 from esac_mpi.config import Config
-from esac_mpi.job import Job
-from esac_mpi.log import Display, compact, duration
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params
+from esac_mpi.host import log
+from esac_mpi.host.log import Display, compact, duration
+from esac_mpi.operators import noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.params import Params
+from esac_mpi.training import loop
+from esac_mpi.training.active_run import Job
 
 ROOT = Path(__file__).parent.parent
 VALUES = {
@@ -81,7 +83,7 @@ def test_a_full_disk_loses_lines_and_nothing_else(capsys):
 def test_lost_stdout_does_not_end_the_run(style, output):
     code = f"""
 import time
-from esac_mpi import log
+from esac_mpi.host import log
 log.setup(0, "here")
 display = log.Display({style!r}, 0.0)
 for generation in range(200):
@@ -102,7 +104,7 @@ display.close()
 
 
 def test_ascii_stdout_gets_every_line():
-    code = "from esac_mpi import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
+    code = "from esac_mpi.host import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == "l\\xe4ufe\nend\n"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
-from esac_mpi import memories
 from esac_mpi.learners.replay import Replay
-from esac_mpi.memories import Memory
+from esac_mpi.operators import memories
+from esac_mpi.operators.memories import Memory
 
 
 def row(age: int, owner: int = 0) -> list[float]:

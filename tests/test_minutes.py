@@ -6,9 +6,9 @@ from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, run
 from whole_runs import assert_same_run, science
 
 from esac_mpi.config import Budget, ConfigError, load
-from esac_mpi.counters import Counters
-from esac_mpi.job import spent
+from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
+from esac_mpi.training.active_run import spent
 
 AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE, "--aes_rl.workers", 2, "--aes_rl.start_steps", 100, "--aes_rl.batch_size", 16]
 SOON = 0.002  # [min]

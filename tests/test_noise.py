@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from esac_mpi import noise
-from esac_mpi.noise import Purpose
+from esac_mpi.operators import noise
+from esac_mpi.operators.noise import Purpose
 
 
 def test_an_address_gives_the_same_numbers_in_any_order():

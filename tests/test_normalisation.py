@@ -14,16 +14,19 @@ from small_ppo import learner as ppo
 from small_sac import FORMS
 from small_sac import learner as sac
 
-from esac_mpi import learners, noise, population, state, turns
+from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, updated
-from esac_mpi.epsilon import make as make_epsilon
-from esac_mpi.kernels import count_in
+from esac_mpi.host import cooperative
 from esac_mpi.learners.batch import Batch
-from esac_mpi.noise import Purpose
-from esac_mpi.params import THETA_SAC, Params, make_policy
-from esac_mpi.policy import Layout, Normaliser
-from esac_mpi.rollout import play
+from esac_mpi.operators import noise
+from esac_mpi.operators.kernels import count_in
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Layout, Normaliser
+from esac_mpi.play import population, state
+from esac_mpi.play.epsilon import make as make_epsilon
+from esac_mpi.play.params import THETA_SAC, Params, make_policy
+from esac_mpi.play.rollout import play
 
 # of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0, standard deviations 1 and 0.1, which is the least
 SUMS = np.array([[4, 4], [8, 0], [20, 0]], np.float64)
@@ -107,8 +110,8 @@ def test_episodes_that_others_played_are_counted_and_standardised_in_batches(nam
     rows = np.random.default_rng(0).uniform(-1, 1, (40, 5)).astype(np.float32)
     seen = rows.copy()
     seen[:, [0, 4]] = by_formula(rows[:, [0, 4]])
-    ours = turns.run(taken.take([(rows, 1.0, 40)], 0, of_line()))
-    theirs = turns.run(standardised.take([(seen, 1.0, 40)], 0))
+    ours = cooperative.run(taken.take([(rows, 1.0, 40)], 0, of_line()))
+    theirs = cooperative.run(standardised.take([(seen, 1.0, 40)], 0))
     assert ours == theirs
     assert ours.gradient_updates > 0
     assert same(taken.arrays(), standardised.arrays())

@@ -9,11 +9,12 @@ from small_cem import options as drawn
 from small_erl import options as genetic
 from whole_runs import science
 
-from esac_mpi import envs, kernels
+from esac_mpi import envs
 from esac_mpi.envs import TaskError, UnstablePhysics, probe
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators import kernels
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.rollout import explore, play
 from esac_mpi.record import Run, read
-from esac_mpi.rollout import explore, play
 
 BAD = [np.nan, -np.nan, np.inf, -np.inf]
 

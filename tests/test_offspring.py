@@ -12,7 +12,7 @@ from esac_mpi.config import Config
 from esac_mpi.learners import critics, offspring
 from esac_mpi.learners.judges import Judge
 from esac_mpi.learners.network import Network
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout, Policy
 
 FORM = Layout((3, 8, 6, 2), layer_norm=True), "tanh"
 

@@ -1,4 +1,4 @@
-"""tools/operators.py: what crossover and mutation do to the policies of a run, and where these go."""
+"""esac-mpi operators: what crossover and mutation do to the policies of a run, and where these go."""
 
 import csv
 import subprocess
@@ -11,15 +11,15 @@ from conftest import ROOT, environment
 from figure_runs import make
 from test_erl import arguments
 
-from esac_mpi import genetics
 from esac_mpi.analysis import densities, relatives
 from esac_mpi.analysis.densities import CELLS, Grid, density, difference, divergence
 from esac_mpi.analysis.relatives import Relative, normalised
-from esac_mpi.genetics import Spread
-from esac_mpi.noise import Purpose, generator
+from esac_mpi.comm.command_ranks import Alone
+from esac_mpi.operators import genetics
+from esac_mpi.operators.genetics import Spread
+from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.policies import offspring
 from esac_mpi.policies.population import restored
-from esac_mpi.policies.ranks import Alone
 
 operators = command("operators")
 
@@ -143,7 +143,17 @@ def test_the_numbers_do_not_depend_on_the_ranks(runs, tmp_path, capsys):
     line = ["--what", "visits", "--of", "mutation", "--magnitude", "0.3", "--episodes", "3"]
     assert operators.main([str(runs["pderl"]), *line, "--out", str(tmp_path / "one.png")], Alone()) == 0
     mpirun = ROOT / ".venv/bin/mpirun"
-    words = [mpirun if mpirun.exists() else "mpirun", "-n", 2, sys.executable, ROOT / "tools/operators.py", runs["pderl"], *line]
+    words = [
+        mpirun if mpirun.exists() else "mpirun",
+        "-n",
+        2,
+        sys.executable,
+        "-m",
+        "esac_mpi.commands",
+        "operators",
+        runs["pderl"],
+        *line,
+    ]
     whole = [*map(str, words), "--out", str(tmp_path / "two.png")]
     done = subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout == f"{tmp_path / 'two.png'}\n{tmp_path / 'two.csv'}\n"

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from gradients import Line
 
-from esac_mpi import set_up
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, check, updated
 from esac_mpi.config.genetic import FORMS
-from esac_mpi.params import Params, make_layout, make_policy
+from esac_mpi.play.params import Params, make_layout, make_policy
+from esac_mpi.training import set_up
 
 SOLVED = 0.06  # rms error of the best policy over [-1, 1]; of what they begin with 0.08-0.43
 STEPS = {  # about 1.5 times what the slowest of ten seeds took

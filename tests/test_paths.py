@@ -7,10 +7,10 @@ import pytest
 from conftest import SMALL_ES, run
 
 import esac_mpi
-from esac_mpi import paths
 from esac_mpi.commands import NAMES
 from esac_mpi.commands.completion import actions
 from esac_mpi.config import Config, ConfigError, changed, load
+from esac_mpi.host import paths
 from esac_mpi.record import Refused, Unreadable
 
 NOBODY = "~no-such-user/x"
@@ -82,7 +82,7 @@ def test_every_path_of_a_command_is_read_so(name):
 
 
 def test_a_study_may_lie_in_the_home_directory_and_keep_its_trials_there(home):
-    study = pytest.importorskip("esac_mpi.search.study")
+    study = pytest.importorskip("esac_mpi.studies.search.study")
     text = 'config = "~/c.toml"\ndirectory = "~/s"\ntrials = 1\n[search]\n"es.sigma" = [0.1, 0.2]\n'
     (home / "c.toml").write_text('algorithm = "es"\n')
     (home / "study.toml").write_text(text)

@@ -1,4 +1,4 @@
-"""tools/plot.py, sensitivity.py, updates.py and scaling.py: what is drawn of runs."""
+"""esac-mpi plot, sensitivity, updates and scaling: what is drawn of runs."""
 
 import numpy as np
 import pytest

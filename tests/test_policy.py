@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from esac_mpi import kernels
-from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.operators import kernels
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
 
 LAYOUT = Layout((2, 2, 1))
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2

@@ -15,14 +15,17 @@ from commands import command
 from conftest import environment
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, hidden, save
 
-from esac_mpi import Policy, envs, job, policy
+from esac_mpi import Policy, envs
+from esac_mpi.comm import command_ranks
 from esac_mpi.config import Config
-from esac_mpi.counters import Best
-from esac_mpi.policies import ranks, stage
-from esac_mpi.policy import Layout
+from esac_mpi.operators import policy
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play.counters import Best
+from esac_mpi.play.rollout import play
+from esac_mpi.policies import stage
 from esac_mpi.record import Run, Unreadable, files
 from esac_mpi.record.files import publish
-from esac_mpi.rollout import play
+from esac_mpi.training import active_run
 
 evaluate, export, render = map(command, ("evaluate", "export", "render"))
 
@@ -92,7 +95,7 @@ def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
     plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
     run = Run.begin(tmp_path, Config(), {})
     made = SimpleNamespace(run=run, policy=plain, config=Config(), env=SimpleNamespace(discrete=False))
-    job.save_policy(made, Best(1.0, 2, "theta_es", theta, seen))
+    active_run.save_policy(made, Best(1.0, 2, "theta_es", theta, seen))
     run.close()
     loaded = Policy.load(tmp_path)
     np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
@@ -182,7 +185,7 @@ def test_a_file_that_is_no_policy_is_one_sentence(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(stage, "choose_gl", lambda: None)
     (tmp_path / "policy.h5").write_bytes(b"no")
     name = str(tmp_path)
-    codes = evaluate.main([name], ranks.Alone()), export.main([name, "--format", "npz"]), render.main([name])
+    codes = evaluate.main([name], command_ranks.Alone()), export.main([name, "--format", "npz"]), render.main([name])
     assert codes == (65, 65, 65)
     sentence = f"{tmp_path / 'policy.h5'}: not a file of esac_mpi, or its first bytes are damaged (2 bytes)\n"
     assert capsys.readouterr().err == 3 * sentence

@@ -14,8 +14,8 @@ from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from esac_mpi import envs
-from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.noise import Purpose, integer
+from esac_mpi.operators.policy import Layout, Policy
 
 # --- against the library alone
 

@@ -20,12 +20,12 @@ from esac_mpi import envs
 from esac_mpi.algorithms import ppo as algorithm
 from esac_mpi.config import Config, ConfigError, check, updated
 from esac_mpi.learners import LearnerNotFinite
-from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.noise import Purpose, integer
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.rollout import play
 from esac_mpi.record import Run
 from esac_mpi.record.checkpoints import read_checkpoint
 from esac_mpi.record.policies import Policy as Saved
-from esac_mpi.rollout import play
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ import sys
 import pytest
 from conftest import command, environment
 
-from esac_mpi import began, errors
+from esac_mpi.host import errors, process_start
 
 POOL = """
 import sys
@@ -69,14 +69,14 @@ def test_the_program_started_by_a_rank_is_refused_in_a_sentence(tmp_path):
 
 
 def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatch):
-    monkeypatch.setattr(began, "FORKED_WITH_MPI", set())
+    monkeypatch.setattr(process_start, "FORKED_WITH_MPI", set())
     monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
-    began.check_place({})
-    began.check_place({"PMI_RANK": "0", "PMI_FD": "0"})
-    began.check_place({"PMIX_RANK": "0"})
+    process_start.check_place({})
+    process_start.check_place({"PMI_RANK": "0", "PMI_FD": "0"})
+    process_start.check_place({"PMIX_RANK": "0"})
     for line in ("9999", "nothing"):
         with pytest.raises(errors.Misplaced, match=r"env -u PMI_FD -u PMI_RANK"):
-            began.check_place({"PMI_RANK": "0", "PMI_FD": line})
+            process_start.check_place({"PMI_RANK": "0", "PMI_FD": line})
 
 
 def test_without_an_mpi_library_train_raises_the_command_lines_sentence():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from esac_mpi import provenance
+from esac_mpi.training import provenance
 
 COMMIT = "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "something"
 

@@ -13,14 +13,14 @@ import pytest
 from racing import plan_of, row
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.benchmarks.measurement import Measurement
-from esac_mpi.benchmarks.race import field, holding, plans, processes, rows, running, standings
-from esac_mpi.benchmarks.race.field import Course, Entry, Task
-from esac_mpi.benchmarks.race.running import Look, Teller
-from esac_mpi.commands import bench
 from esac_mpi.config import resolved
-from esac_mpi.noise import Purpose, integer
-from esac_mpi.processes import alive, family
+from esac_mpi.host.processes import alive, family
+from esac_mpi.operators.noise import Purpose, integer
+from tools.bench import __main__ as bench
+from tools.bench.measurement import Measurement
+from tools.bench.race import field, holding, plans, processes, rows, running, standings
+from tools.bench.race.field import Course, Entry, Task
+from tools.bench.race.running import Look, Teller
 
 INF = math.inf
 

@@ -7,11 +7,12 @@ import pytest
 from conftest import ROOT
 from racing import plan_of
 
-from esac_mpi import envs, rollout
-from esac_mpi.benchmarks.race import field, ours, places, processes, rows, running, standings
-from esac_mpi.benchmarks.race.field import Course, Task
-from esac_mpi.benchmarks.race.running import Teller
-from esac_mpi.policy import Layout, Policy
+from esac_mpi import envs
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play import rollout
+from tools.bench.race import field, ours, places, processes, rows, running, standings
+from tools.bench.race.field import Course, Task
+from tools.bench.race.running import Teller
 
 
 def test_episodes_side_by_side_are_those_that_are_played_alone():
@@ -80,7 +81,7 @@ def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
 
 def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
     pytest.importorskip("stable_baselines3")
-    from esac_mpi.benchmarks.race import sb3
+    from tools.bench.race import sb3
 
     settings = {"n_envs": 2, "n_steps": 8, "batch_size": 8, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
     asked = {"n_timesteps": 100, **settings}

@@ -4,13 +4,13 @@ import pytest
 from conftest import ROOT
 
 from esac_mpi.analysis.colours import COLOURS
-from esac_mpi.benchmarks.race import field, rows, standings
+from tools.bench.race import field, rows, standings
 
 
 def test_it_names_its_rows_and_has_the_algorithms_colours(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     from esac_mpi.analysis.figures import save
-    from esac_mpi.benchmarks.race import picture
+    from tools.bench.race import picture
 
     kept = []
     monkeypatch.setattr(picture, "save", lambda drawing, out: kept.append(drawing) or save(drawing, out))

@@ -7,7 +7,7 @@ import pytest
 from racing import row
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.benchmarks.race import rows, standings
+from tools.bench.race import rows, standings
 
 
 def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(tmp_path):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from conftest import MENDED, ROOT
 
-from esac_mpi import config, loop
+from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
 from esac_mpi.config.fields import takes_auto
-from esac_mpi.experiments import design
 from esac_mpi.record import Run, read
+from esac_mpi.studies.experiments import design
+from esac_mpi.training import loop
 
 QUICKSTART = ROOT / "configs/quickstart.toml"
 SHIPPED = [QUICKSTART, *sorted(path for name in ("esac", "aes_rl", "tuned") for path in (ROOT / "configs" / name).glob("*.toml"))]

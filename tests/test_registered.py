@@ -10,7 +10,7 @@ from conftest import environment
 from esac_mpi import envs
 from esac_mpi.config import ConfigError
 from esac_mpi.envs import registered
-from esac_mpi.library import resolve
+from esac_mpi.training.api import resolve
 
 MADE = """
 import gymnasium

@@ -1,4 +1,4 @@
-"""tools/render.py: starts that are tilted, balance that is got back, pictures and films."""
+"""esac-mpi render: starts that are tilted, balance that is got back, pictures and films."""
 
 import sys
 from types import SimpleNamespace
@@ -9,8 +9,8 @@ from commands import command
 from saved_policies import constant, tool
 
 from esac_mpi import Policy, envs
+from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
-from esac_mpi.rollout import play
 
 render = command("render")
 

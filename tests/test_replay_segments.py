@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from short_runs import Ring, begin, flip, state
 
-from esac_mpi import record, set_up
+from esac_mpi import record
 from esac_mpi.config import Config
 from esac_mpi.record import Unreadable, Unsaved, read
+from esac_mpi.training import set_up
 
 
 @dataclass

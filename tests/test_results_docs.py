@@ -18,7 +18,7 @@ TABLES = [
     line
     for page in ("results.md", "results-pderl.md", "results-aes.md")
     for line in (ROOT / "docs" / page).read_text().splitlines()
-    if line.startswith(("python tools/results.py table", "python tools/results.py aggregate")) and line.endswith(".md")
+    if line.startswith(("esac-mpi results table", "esac-mpi results aggregate")) and line.endswith(".md")
 ]
 
 

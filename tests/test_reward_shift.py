@@ -12,18 +12,19 @@ from small_erl import options as of_erl
 from small_runs import begun
 from whole_runs import assert_same_run
 
-from esac_mpi import envs, evolution, selection
+from esac_mpi import envs
 from esac_mpi.algorithms import aes_moves, esac, esac_phase
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import Result
 from esac_mpi.config import AESRL, Config, ConfigError, flatten, from_table, load, updated
-from esac_mpi.counters import Counters
 from esac_mpi.envs.survival import survival_bonus
-from esac_mpi.experiments.running import as_begun
-from esac_mpi.learning import Phase
+from esac_mpi.operators import evolution, selection
+from esac_mpi.play.counters import Counters
+from esac_mpi.play.learner_phases import Phase
 from esac_mpi.record import Run
-from esac_mpi.task import sentences, settled
+from esac_mpi.studies.experiments.running import as_begun
+from esac_mpi.training.task_set_up import sentences, settled
 
 IDLING = ["--task.id", "own_envs:Idling-v0", *ROUTINE]  # a rest returns 10 in 10 steps, a walk 9 in 4
 RESTS, GOES = (10.0, 10), (9.0, 4)

@@ -11,10 +11,10 @@ from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, ROUTINE, SMALL, STRATEGY
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi import envs
-from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import Layout, Normaliser, Policy
+from esac_mpi.operators.noise import Purpose, integer
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.play.rollout import play
 from esac_mpi.record import Run, publish, read
-from esac_mpi.rollout import play
 
 
 @pytest.fixture(scope="module")

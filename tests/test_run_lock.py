@@ -231,7 +231,7 @@ def test_reading_does_not_disturb_the_lock(tmp_path):
 
 
 def test_a_run_that_came_while_the_lock_was_waited_for_is_gone_on_with(tmp_path, monkeypatch):
-    honest, others = record.held.Held.claim, []
+    honest, others = record.locked_directory.Held.claim, []
 
     def claim(held):
         if not others:
@@ -239,7 +239,7 @@ def test_a_run_that_came_while_the_lock_was_waited_for_is_gone_on_with(tmp_path,
             make(tmp_path)
         return honest(held)
 
-    monkeypatch.setattr(record.held.Held, "claim", claim)
+    monkeypatch.setattr(record.locked_directory.Held, "claim", claim)
     run = begin(tmp_path)
     assert run.restored.generation == Run.open(tmp_path).generation > 0
     run.close()
@@ -252,6 +252,6 @@ def test_a_file_system_that_is_away_is_neither_refused_nor_damaged(tmp_path, mon
     monkeypatch.setattr(record.files, "verify", failing(number))
     with pytest.raises(error, match="the file system is away" if error is Unsaved else "no readable checkpoint"):
         begin(tmp_path)
-    monkeypatch.setattr(record.place, "check", failing(number))
+    monkeypatch.setattr(record.directory_check, "check", failing(number))
     with pytest.raises(Unsaved if error is Unsaved else Refused, match=os.strerror(number)):
         begin(tmp_path)

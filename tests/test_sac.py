@@ -9,7 +9,7 @@ from small_sac import entropy_where_tanh_saturates, fill, learn, learner
 
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Adam
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout, Policy
 
 # --- the equations
 

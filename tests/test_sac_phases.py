@@ -13,7 +13,7 @@ from small_sac import FORMS, SMALL, learner
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import LearnerNotFinite, make
 from esac_mpi.learners.sac import SAC
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout, Policy
 
 
 @pytest.mark.parametrize(("episodes", "steps", "played"), [(2, 0, 2), (0, 41, 3), (5, 41, 5), (0, 0, 0)])
@@ -206,7 +206,9 @@ def test_sac_learns_a_line(seed):
 
 
 def test_importing_the_package_imports_no_torch():
-    code = "import sys, esac_mpi.learners, esac_mpi.learning, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, esac_mpi.learners, esac_mpi.play.learner_phases, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from esac_mpi.schedule import deal, with_trials
+from esac_mpi.comm.schedule import deal, with_trials
 
 
 def dealt(expected, capacity):

@@ -13,13 +13,13 @@ from conftest import ROOT, environment, run
 from small_studies import SETTINGS, made, write
 from whole_runs import assert_same_run
 
-import esac_mpi.search
-from esac_mpi.policies.ranks import Alone
+import esac_mpi.studies.search
+from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.record import Run
-from esac_mpi.search import task, work
-from esac_mpi.search.journal import Journal
-from esac_mpi.search.owners import Owners
-from esac_mpi.search.study import read
+from esac_mpi.studies.search import trial_loop, trial_ranks
+from esac_mpi.studies.search.journal import Journal
+from esac_mpi.studies.search.owners import Owners
+from esac_mpi.studies.search.study import read
 
 search = command("search")
 
@@ -105,9 +105,9 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     """The median of 1, 2 and 900 is 2, beneath any return of ours until the tenth part, the fifth generation; then it is 200."""
     study = made(tmp_path, "trials = 4", tail="[pruner]\nstartup = 3\nwarmup = 0.5")
     by_hand(study, [1.0, 900.0, 2.0])
-    assert work.search(study.path, Alone(), max_hours=1e-9) == 75  # this process began long ago
+    assert trial_ranks.search(study.path, Alone(), max_hours=1e-9) == 75  # this process began long ago
     assert len(states(study)) == 3
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     run = Run.open(study.run_of(3, 100))
     assert (run.state, run.generation) == ("pruned", 5)
     trial = Journal(study).trial(3)
@@ -121,7 +121,7 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     assert capfd.readouterr().out == ""
     straight = esac_mpi.train(run.config, run_dir=tmp_path / "straight", callback=lambda row: row["generation"] == 5, quiet=True)
     assert_same_run(straight.path, run.path)
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study)[3] == (3, "pruned")
 
 
@@ -135,7 +135,7 @@ def test_a_task_that_died_before_it_told_of_its_decision_decides_the_same(tmp_pa
         run = esac_mpi.train(config, callback=lambda row, said=said: said != "complete" and row["generation"] == 4, quiet=True)
         (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
     journal.again(2, 100)
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "pruned"), (2, "failed")]
     assert "failed twice" in Journal(study).trial(2).why
     assert Run.open(study.run_of(1, 100)).generation == 4
@@ -151,7 +151,7 @@ def test_each_of_a_trials_runs_may_fail_once(tmp_path):
         config = study.config(found, seed=seed, run_dir=str(study.run_of(0, seed)))
         run = esac_mpi.train(config, callback=lambda row, said=said: said == "failed" and row["generation"] == 4, quiet=True)
         (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
     assert Journal(study).trial(0).again == [100, 7]
 
@@ -166,8 +166,8 @@ def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path,
         return honest(owners, number)
 
     monkeypatch.setattr(Owners, "claim", late)
-    monkeypatch.setattr(task, "POLL", 0.0)
-    assert work.search(study.path, Alone()) == 0
+    monkeypatch.setattr(trial_loop, "POLL", 0.0)
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert not study.run_of(0, 100).exists()
 
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(
     """Of the four combinations one is a mirrored population of an odd size; each choice goes with the first of the other."""
     pair = 'es.sampling = ["onesided", "mirrored"]\nes.population_size = [4, 5]'
     study = made(tmp_path, "trials = 3", search=pair, tail=CHANCE)
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     trials, bad = Journal(study).trials(), {"es.sampling": "mirrored", "es.population_size": 5}
     assert [trial.state for trial in trials] == ["failed" if trial.found == bad else "complete" for trial in trials]
     assert ["even" in trial.why for trial in trials] == [trial.found == bad for trial in trials]
@@ -184,7 +184,7 @@ def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(
 
 KILLED = """
 import os, signal, sys
-from esac_mpi import loop
+from esac_mpi.training import loop
 from esac_mpi.commands.__main__ import main
 honest, left = loop.heard, [int(sys.argv[2])]
 
@@ -239,7 +239,7 @@ def test_ranks_make_the_trials_that_one_process_makes(tmp_path, together):
         folder.mkdir()
         file = write(folder, "trials = 2", tail=tail)
         if ranks == 1:
-            assert work.search(file, Alone()) == 0
+            assert trial_ranks.search(file, Alone()) == 0
         else:
             told = together(ranks, "search", "run", file)
             assert told.stdout.count("trial 0: ") == 2  # rank 0 alone speaks: its values, its result
@@ -260,7 +260,7 @@ def test_a_refusal_of_rank_0_ends_all_ranks_with_one_sentence(tmp_path, together
 MEETING = """
 import sys, time
 from pathlib import Path
-from esac_mpi import loop
+from esac_mpi.training import loop
 from esac_mpi.commands.__main__ import main
 honest, study = loop.heard, Path(sys.argv[2])
 
@@ -275,7 +275,7 @@ sys.exit(main(["search", "run", sys.argv[1], "--run-dir", sys.argv[3]]))
 
 
 FAILING = """
-from esac_mpi.policies.ranks import over_ranks
+from esac_mpi.comm.command_ranks import over_ranks
 
 def main(arguments, world):
     if world.rank == 0:
@@ -339,9 +339,9 @@ def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, caps
 
 def test_without_optuna_it_is_one_sentence_and_nothing_is_made(tmp_path, capsys, monkeypatch):
     file = write(tmp_path)
-    for name in ("journal", "task", "shown"):
-        monkeypatch.delitem(sys.modules, f"esac_mpi.search.{name}")
-        monkeypatch.delattr(esac_mpi.search, name)
+    for name in ("journal", "trial_loop", "report"):
+        monkeypatch.delitem(sys.modules, f"esac_mpi.studies.search.{name}")
+        monkeypatch.delattr(esac_mpi.studies.search, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
     for words in (["run", str(file)], ["show", str(file)]):
         assert search.main(words) == 2

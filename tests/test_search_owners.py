@@ -13,13 +13,13 @@ from short_runs import failing
 from small_studies import made
 
 from esac_mpi.record import lock
-from esac_mpi.search.journal import Journal
-from esac_mpi.search.owners import FOLDER, Owners, name
+from esac_mpi.studies.search.journal import Journal
+from esac_mpi.studies.search.owners import FOLDER, Owners, name
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from esac_mpi.search.owners import Owners
+from esac_mpi.studies.search.owners import Owners
 held = Owners(Path(sys.argv[1])).claim(3)
 print("held", flush=True)
 time.sleep(100)

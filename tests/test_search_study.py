@@ -14,10 +14,10 @@ from small_studies import SEARCH, SETTINGS, made, write
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, load, updated
 from esac_mpi.record import Run
-from esac_mpi.search import shown
-from esac_mpi.search.journal import JOURNAL, Journal, distribution
-from esac_mpi.search.space import Choices, Range
-from esac_mpi.search.study import STUDY, checked, read
+from esac_mpi.studies.search import report
+from esac_mpi.studies.search.journal import JOURNAL, Journal, distribution
+from esac_mpi.studies.search.space import Choices, Range
+from esac_mpi.studies.search.study import STUDY, checked, read
 
 search = command("search")
 
@@ -181,7 +181,7 @@ def test_the_best_is_written_as_it_was_run_whatever_the_defaults_are_now(tmp_pat
     study = made(tmp_path, "trials = 1")
     assert search.main(["run", str(study.path)]) == 0
     was = Run.open(study.run_of(0, 100)).config
-    monkeypatch.setattr("esac_mpi.search.study.joined", lambda *a: pytest.fail("resolved anew"))
+    monkeypatch.setattr("esac_mpi.studies.search.study.joined", lambda *a: pytest.fail("resolved anew"))
     capsys.readouterr()
     assert search.main(["best", str(study.path)]) == 0
     (tmp_path / "best.toml").write_text(capsys.readouterr().out)
@@ -293,14 +293,14 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
 
 def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(tmp_path):
     sparse = load(["--algorithm", "es", "--es.sigma", "0.03", "--budget.generations", "7", "--policy.hidden", "8"])[0]
-    text = shown.as_file(replace(sparse, seed=100))
+    text = report.as_file(replace(sparse, seed=100))
     assert text.splitlines() == [
         'algorithm = "es"', "", "[task]", 'id = "HalfCheetah-v5"', "", "[budget]", "generations = 7", "nominal_steps = 0", "",
         "[policy]", "hidden = [8]", "", "[es]", "sigma = 0.03",
     ]  # fmt: skip
     # a field of a reading that was put back to its default: what differs from the defaults would not say so
     paper = load(["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)])[0]
-    whole = shown.as_file(paper)
+    whole = report.as_file(paper)
     assert len(whole.splitlines()) > 100
     for config, content in ((sparse, text), (paper, whole)):
         (tmp_path / "best.toml").write_text(content)

@@ -13,18 +13,18 @@ from conftest import environment
 from small_studies import SETTINGS, TASK, made
 
 from esac_mpi import comm
-from esac_mpi.policies.ranks import Alone
+from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.record import Run, Unsaved
-from esac_mpi.search import task, work
-from esac_mpi.search.journal import Journal
-from esac_mpi.search.owners import FOLDER, name
+from esac_mpi.studies.search import trial_loop, trial_ranks
+from esac_mpi.studies.search.journal import Journal
+from esac_mpi.studies.search.owners import FOLDER, name
 
 
 def states(study):
     return [(trial.number, trial.state) for trial in Journal(study).trials()]
 
 
-@pytest.mark.parametrize(("moment", "generation"), [((Journal, "values"), None), ((task.Task, "_hours_left"), 1)])
+@pytest.mark.parametrize(("moment", "generation"), [((Journal, "values"), None), ((trial_loop.Task, "_hours_left"), 1)])
 def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(tmp_path, monkeypatch, moment, generation):
     """While its settings are proposed it has not begun; after that it is stopped in its first generation, and goes on."""
     study, honest = made(tmp_path, "trials = 1"), getattr(*moment)
@@ -35,11 +35,11 @@ def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(tm
 
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(*moment, signalled)
-        assert work.search(study.path, Alone()) == 75
+        assert trial_ranks.search(study.path, Alone()) == 75
     path = study.run_of(0, 100)
     assert (Run.open(path).generation if path.exists() else None) == generation
     assert states(study) == [(0, "running")]
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
 
 
@@ -56,11 +56,11 @@ def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_the
         raise ZeroDivisionError
 
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(task, "write_status", dies)
+        changed.setattr(trial_loop, "write_status", dies)
         with pytest.raises(ZeroDivisionError):
-            work.search(study.path, Alone())
+            trial_ranks.search(study.path, Alone())
     assert states(study) == [(0, "complete"), (1, "running")]
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "pruned")]
     assert (Run.open(study.run_of(1, 100)).generation, Journal(study).trial(1).reported) == (1, 2)
 
@@ -79,7 +79,9 @@ budget.generations = 3
 def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is_made(tmp_path, ranks, together):
     """The same trials on one rank and on several; its run's checkpoint, of the generation before, stands."""
     study = made(tmp_path, "trials = 4", settings=LEARNER, search="td3.lr_td3 = [1e30, 1e-3]", tail="[sampler]\nkind = 'random'")
-    assert (work.search(study.path, Alone()) if ranks == 1 else together(ranks, "search", "run", study.path).returncode) == 0
+    assert (
+        trial_ranks.search(study.path, Alone()) if ranks == 1 else together(ranks, "search", "run", study.path).returncode
+    ) == 0
     trials = Journal(study).trials()
     assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]
     assert [trial.state for trial in trials] == ["complete", "failed", "failed", "complete"]
@@ -101,7 +103,7 @@ def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monk
     monkeypatch.setattr(comm, "World", World)
     gc.disable()
     try:
-        assert work.search(study.path, Alone()) == 0
+        assert trial_ranks.search(study.path, Alone()) == 0
     finally:
         gc.enable()
     assert states(study) == [(number, "failed") for number in range(3)]
@@ -114,16 +116,16 @@ def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
     def breaks(*arguments, **more):
         raise ZeroDivisionError("of the task")
 
-    monkeypatch.setattr(work.session, "guest", breaks)
+    monkeypatch.setattr(trial_ranks.session, "guest", breaks)
     with pytest.raises(ZeroDivisionError):
-        work.search(study.path, Alone(), status=place)
+        trial_ranks.search(study.path, Alone(), status=place)
     assert json.loads((place / "status.json").read_text())["status"] == "failed"
 
 
 HELD = """
 import sys, time
 from pathlib import Path
-from esac_mpi.record.held import Held
+from esac_mpi.record.locked_directory import Held
 held = Held(Path(sys.argv[1]))
 held.claim()
 print("held", flush=True)
@@ -140,11 +142,11 @@ def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path
     line = [sys.executable, "-c", HELD, str(study.run_of(1, 100))]
     with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
-        assert work.search(study.path, Alone()) == 2
+        assert trial_ranks.search(study.path, Alone()) == 2
         process.kill()
     assert "in use by another run" in capfd.readouterr().out
     assert states(study) == [(0, "complete"), (1, "running")]
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
 
 
@@ -159,12 +161,12 @@ def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(
 
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(Journal, "report", stops)
-        assert work.search(study.path, Alone()) == 75
+        assert trial_ranks.search(study.path, Alone()) == 75
     files = [study.run_of(0, 100) / name for name in ("checkpoint.h5", "checkpoint_prev.h5")]
     for file in files:
         file.write_bytes(file.read_bytes()[:-600])
     capfd.readouterr()
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "failed"), (1, "complete")]
     why = Journal(study).trial(0).why
     assert all(f"{file}: truncated" in why for file in files)
@@ -173,34 +175,36 @@ def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(
 
 
 def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
-    study, honest = made(tmp_path, "trials = 1"), task.outcome
+    study, honest = made(tmp_path, "trials = 1"), trial_loop.outcome
 
     def damaged(run, measure):
         for file in run.path.glob("*.h5"):
             file.write_bytes(b"not HDF5")
         return honest(Run.open(run.path), measure)
 
-    monkeypatch.setattr(task, "outcome", damaged)
-    assert work.search(study.path, Alone()) == 0
+    monkeypatch.setattr(trial_loop, "outcome", damaged)
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert "metrics.h5" in Journal(study).trial(0).why
 
 
 def test_a_run_that_was_spoilt_is_told_from_one_that_was_stopped_in_vain():
     spoilt = {"status": "failed", "best_return": None, "progress": 3}
-    assert task.was_spoilt(spoilt)
+    assert trial_loop.was_spoilt(spoilt)
     for other in ({"progress": 0}, {"best_return": 0.0}, {"status": "requeue"}):
-        assert not task.was_spoilt({**spoilt, **other})
-    assert not task.was_spoilt({})
+        assert not trial_loop.was_spoilt({**spoilt, **other})
+    assert not trial_loop.was_spoilt({})
 
 
 def test_a_task_that_was_edited_meanwhile_ends_the_search_and_fails_no_trial(tmp_path, monkeypatch, capfd):
     study, seen = made(tmp_path, "trials = 3"), []
-    monkeypatch.setattr("esac_mpi.task.identity.edited", lambda env: seen.append(env) or ["mine"] * (len(seen) > 2))
-    assert work.search(study.path, Alone()) == 2
+    monkeypatch.setattr(
+        "esac_mpi.training.task_set_up.identity.edited", lambda env: seen.append(env) or ["mine"] * (len(seen) > 2)
+    )
+    assert trial_ranks.search(study.path, Alone()) == 2
     assert "mine was edited since it was imported here" in capfd.readouterr().out
     assert states(study) == [(0, "complete"), (1, "running")]
     monkeypatch.undo()
-    assert work.search(study.path, Alone()) == 0
+    assert trial_ranks.search(study.path, Alone()) == 0
     assert [state for _, state in states(study)] == ["complete"] * 3
 
 
@@ -210,7 +214,7 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
     (source / "checkpoint.h5").write_bytes(b"not HDF5")
     (source / "status.json").write_text("{}")
     study = made(tmp_path, settings=SETTINGS + f'start_from = "{source}"')
-    assert work.search(study.path, Alone()) == 65
+    assert trial_ranks.search(study.path, Alone()) == 65
     assert "no readable checkpoint" in capfd.readouterr().out
     assert states(study) == [(0, "running")]
 
@@ -222,9 +226,9 @@ def test_a_trial_whose_host_is_silent_for_long_is_waited_for_no_more(tmp_path, m
     lock = study.path / FOLDER / name(0)
     lock.parent.mkdir(exist_ok=True)
     lock.write_text("elsewhere 1 then\n")
-    monkeypatch.setattr(task, "POLL", 0.01)
-    monkeypatch.setattr(task, "SILENT", 0.05)
-    assert work.search(study.path, Alone(), status=tmp_path / "task") == 1
+    monkeypatch.setattr(trial_loop, "POLL", 0.01)
+    monkeypatch.setattr(trial_loop, "SILENT", 0.05)
+    assert trial_ranks.search(study.path, Alone(), status=tmp_path / "task") == 1
     assert f"trial 0 is locked by host elsewhere ({lock}), silent for 0 minutes: if that host is down" in capfd.readouterr().out
     assert json.loads((tmp_path / "task/status.json").read_text())["status"] == "failed"
     assert states(study) == [(0, "running")]
@@ -234,7 +238,7 @@ def test_a_trial_whose_host_is_silent_for_long_is_waited_for_no_more(tmp_path, m
     ("call", "error"),
     [
         ("study.begin", Unsaved("study.json: No space left on device")),
-        ("shown.jobs", OSError(28, "No space left on device")),
+        ("report.jobs", OSError(28, "No space left on device")),
     ],
 )
 def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, capsys, call, error):
@@ -243,7 +247,7 @@ def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, caps
     def fail(*given):
         raise error
 
-    monkeypatch.setattr(f"esac_mpi.search.{call}", fail)
+    monkeypatch.setattr(f"esac_mpi.studies.search.{call}", fail)
     assert command("search").main(["jobs", study.source]) == 74
     told = capsys.readouterr().err
     assert told.count("\n") == 1

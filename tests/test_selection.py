@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
-from esac_mpi import selection
 from esac_mpi.config import genetic
-from esac_mpi.selection import Candidates, Fate, Selection
+from esac_mpi.operators import selection
+from esac_mpi.operators.selection import Candidates, Fate, Selection
 
 
 def slots(*numbers: int) -> np.ndarray:

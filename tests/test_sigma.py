@@ -6,11 +6,12 @@ from conftest import CYCLIC_ES, LEARNER, PHASES, POPULATION, ROUTINE, TASK, TIME
 from esac_by_hand import LAYOUT, Teacher, advance, make
 from whole_runs import assert_same_run, science
 
-from esac_mpi import config, evolution
+from esac_mpi import config
 from esac_mpi.algorithms import es, esac
 from esac_mpi.config import Config, ConfigError, updated
-from esac_mpi.epsilon import Philox
-from esac_mpi.params import Params
+from esac_mpi.operators import evolution
+from esac_mpi.play.epsilon import Philox
+from esac_mpi.play.params import Params
 
 TESTED = {
     "esac__adoption": "tested",

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from esac_mpi import batch_system
-from esac_mpi.stop import SIGNALS, WARNINGS, Stop, asking
-from esac_mpi.watchdog import Watchdog
+from esac_mpi.host import batch_system
+from esac_mpi.host.stop import SIGNALS, WARNINGS, Stop, asking
+from esac_mpi.host.watchdog import Watchdog
 
 
 @pytest.fixture
 def stop(monkeypatch):
     """A Stop that hears signals, and merges only what is very close; what was there before comes back."""
-    monkeypatch.setattr("esac_mpi.stop.SAME", 0.05)
+    monkeypatch.setattr("esac_mpi.host.stop.SAME", 0.05)
     before = {number: signal.getsignal(number) for number in (*SIGNALS, *WARNINGS, signal.SIGALRM)}
     for number in WARNINGS:  # these tests may be under nohup themselves
         signal.signal(number, signal.SIG_DFL)
@@ -70,7 +70,7 @@ def test_sigterm_gives_a_generation_its_grace_and_the_others_give_it_all_the_tim
 
 @pytest.mark.parametrize("number", [*SIGNALS, *WARNINGS])
 def test_what_a_terminal_or_batch_system_sends_twice_is_one_signal(stop, monkeypatch, number):
-    monkeypatch.setattr("esac_mpi.stop.SAME", 300.0)
+    monkeypatch.setattr("esac_mpi.host.stop.SAME", 300.0)
     assert stop.carry_out(lambda: (send(number), send(number), send(number)))
     assert stop.wished
     assert not stop.overdue

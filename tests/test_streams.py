@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT, command, environment
+from conftest import command, environment
 from growing_runs import make
 from saved_policies import save
 
-from esac_mpi.streams import as_json
+from esac_mpi.host.streams import as_json
 
 RUDE = "rude_envs:Rude-v0"
 
@@ -21,7 +21,7 @@ def test_an_answer_in_json_is_one_document_whatever_a_task_prints(ranks, tmp_pat
     about = {"task_kwargs": json.dumps({"what": "say", "when": "step"})}
     policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), **about)
     (tmp_path / "loud.py").write_text("import atexit, rude_envs; rude_envs.say(); atexit.register(rude_envs.say)\n")
-    line = command(ranks, policy, "--episodes", 3, "--json", program=(str(ROOT / "tools/evaluate.py"),))
+    line = command(ranks, policy, "--episodes", 3, "--json", program=("-m", "esac_mpi.commands", "evaluate"))
     for more in ([], ["--task", "loud:Rude-v0"]):
         variables = {**environment(), "RUDE": "say closed"} if not more else environment()
         done = subprocess.run([*line, *more], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ def test_what_is_no_number_in_json_is_null(tmp_path):
 def test_an_evaluation_of_a_task_with_an_infinite_argument_is_json(tmp_path):
     kwargs = json.dumps({"infinite": float("inf")})
     policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), task_kwargs=kwargs)
-    line = [sys.executable, ROOT / "tools/evaluate.py", policy, "--episodes", "1", "--json"]
+    line = [sys.executable, "-m", "esac_mpi.commands", "evaluate", policy, "--episodes", "1", "--json"]
     done = subprocess.run([*map(str, line)], env=environment(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout, parse_constant=pytest.fail)["task_kwargs"] == {"infinite": None}
 
@@ -70,7 +70,7 @@ def test_a_command_that_nobody_can_read_ends_without_a_traceback(output, words, 
 
 
 def test_a_stream_that_was_closed_has_no_other_file_in_its_place():
-    code = "from esac_mpi import streams; import os; streams.open_missing(); os.write({}, b'%d' % os.open('/dev/null', 0))"
+    code = "from esac_mpi.host import streams; import os; streams.open_missing(); os.write({}, b'%d' % os.open('/dev/null', 0))"
     reading, writing = os.pipe()
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code.format(writing)]
     subprocess.run(shell, env=environment(), pass_fds=[writing], check=True)

@@ -1,4 +1,4 @@
-"""tools/summary.py on runs whose numbers were worked out by hand."""
+"""esac-mpi summary on runs whose numbers were worked out by hand."""
 
 import json
 import re

@@ -18,9 +18,10 @@ import torch
 from conftest import environment
 from rude_envs import LATE
 
-from esac_mpi import log, surroundings, task, threads
 from esac_mpi.envs import LeftPython, TaskError, make, probe
+from esac_mpi.host import log, process_state, threads
 from esac_mpi.record import Run
+from esac_mpi.training import task_set_up
 
 RUDE = "rude_envs:Rude-v0"
 SMALL = ["--task.id", RUDE, "--algorithm", "es", "--es.population_size", 4, "--policy.hidden", 4, "--evaluation.episodes", 1]
@@ -30,7 +31,7 @@ ONCE = f"{HELD} handlers blocked cores threads fork"
 
 
 def put(number: int) -> None:
-    for _, _, each in threads.openblas(surroundings.MAPS):
+    for _, _, each in threads.openblas(process_state.MAPS):
         each(number)
 
 
@@ -59,7 +60,7 @@ LOOKS = {
     "printing": np.get_printoptions,
     "collector": gc.isenabled,
     "cores": lambda: os.sched_getaffinity(0),
-    "threads": lambda: [get() for _, get, _ in threads.openblas(surroundings.MAPS)],
+    "threads": lambda: [get() for _, get, _ in threads.openblas(process_state.MAPS)],
     "torch": lambda: (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),
     "flush": lambda: sys.float_info.min / 2 > 0,
 }
@@ -68,11 +69,11 @@ LOOKS = {
 @pytest.fixture(autouse=True)
 def with_a_thread():
     """Let linear algebra have one thread, as in training."""
-    was = {path: get() for path, get, _ in threads.openblas(surroundings.MAPS)}, torch.get_num_threads()
+    was = {path: get() for path, get, _ in threads.openblas(process_state.MAPS)}, torch.get_num_threads()
     put(1)
     torch.set_num_threads(1)
     yield
-    for path, _, each in threads.openblas(surroundings.MAPS):
+    for path, _, each in threads.openblas(process_state.MAPS):
         each(was[0].get(path, 1))
     torch.set_num_threads(was[1])
 
@@ -164,7 +165,7 @@ def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
 def test_a_task_that_ends_the_program_when_it_is_closed_ends_nothing(caplog):
     env = make(RUDE, 0, {"what": "exit directory", "when": "closed"})
     before = os.getcwd()
-    task.let_go(env)
+    task_set_up.let_go(env)
     assert os.getcwd() == before
 
 
@@ -179,7 +180,7 @@ def test_a_child_that_a_task_has_forked_goes_on_with_nothing():
 def test_what_a_task_sets_for_itself_stays(monkeypatch):
     monkeypatch.delenv("ITS_OWN", raising=False)
     before = sys.path[:]
-    with surroundings.kept() as changed:
+    with process_state.kept() as changed:
         os.environ.update(ITS_OWN="1", SLURM_JOB_ID="1")
         sys.path.insert(0, "/its/own")
         random.seed(3)

@@ -1,4 +1,4 @@
-"""tools/sweep.py: the lines of a grid of settings."""
+"""esac-mpi sweep: the lines of a grid of settings."""
 
 import shlex
 

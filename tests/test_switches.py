@@ -6,14 +6,14 @@ from conftest import LEARNER, POPULATION, ROUTINE, TASK
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
 
-from esac_mpi import evolution, noise
 from esac_mpi.algorithms import esac
 from esac_mpi.learners.replay import Replay
-from esac_mpi.noise import Purpose
-from esac_mpi.params import make_policy
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.params import make_policy
+from esac_mpi.play.rollout import play
+from esac_mpi.play.transitions import Recorder, packed_size, unpacked
 from esac_mpi.record import read
-from esac_mpi.rollout import play
-from esac_mpi.transitions import Recorder, packed_size, unpacked
 
 PLAIN = {"esac__optimiser": "sgd", "esac__winner_pull": 0.0}  # theta_es moves by lr * gradient alone
 MEMBERS = [(i // 2, 1 - 2 * (i % 2)) for i in range(10)]

@@ -1,4 +1,4 @@
-"""Groups of runs, and tools/table.py beside the published numbers."""
+"""Groups of runs, and esac-mpi table beside the published numbers."""
 
 import json
 from pathlib import Path

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from conftest import run
 
-from esac_mpi import check, envs, provenance
+from esac_mpi import envs
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import identity, probe
-from esac_mpi.record import Run, task
+from esac_mpi.record import Run, task_identity
+from esac_mpi.training import check, provenance
 
 MODULE = """
 import gymnasium
@@ -247,11 +248,11 @@ TASK = {
     ],
 )
 def test_what_has_changed_of_a_task_is_named_and_what_machines_change_is_not(changed, told):
-    assert task.changes({**MADE, **TASK}, {**MADE, **TASK, **changed}) == told
+    assert task_identity.changes({**MADE, **TASK}, {**MADE, **TASK, **changed}) == told
 
 
 def test_a_run_that_recorded_nothing_of_its_task_goes_on():
-    assert task.changes(MADE, {**MADE, **TASK}) == []
+    assert task_identity.changes(MADE, {**MADE, **TASK}) == []
 
 
 def test_what_is_another_in_every_process_is_not_recorded(world):

@@ -9,7 +9,7 @@ from gradients import FORMS, Breaking, Line, distance, flat, modules, same, thro
 from small_learners import RIVALS, learner
 
 from esac_mpi.learners import LearnerNotFinite
-from esac_mpi.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout, Policy
 
 
 def fill(made, seed: int = 0) -> None:

@@ -36,20 +36,19 @@ HIDE = """
 import importlib, runpy, sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D") or name == "esac_mpi.comm":
+        if name.split(".")[0] in ("mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D") or name == "esac_mpi.comm.mpi":
             raise ImportError(name + " is hidden")
 sys.meta_path.insert(0, Hidden())
 from esac_mpi.analysis import measures, plots, views
 sys.argv = {argv!r}
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module("esac_mpi.commands", run_name="__main__")
 """
 
 
 @pytest.mark.parametrize("line", [["summary", "a"], ["summary", "a", "--json"], ["watch", "a", "--once"], ["compare", "a", "a"]])
 def test_the_tools_run_without_mpi_torch_and_simulators(tmp_path, line):
     make(tmp_path / "a", generations=10).close()
-    argv = [str(ROOT / "tools" / f"{line[0]}.py"), *line[1:]]
-    code = HIDE.format(argv=argv)
+    code = HIDE.format(argv=["esac-mpi", *line])
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True,
         check=False,
@@ -77,3 +76,11 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
         assert out == ""
         assert said[name] in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["bench", "gpu_check", "stress.torture", "stress.fuzz_config"])
+def test_a_tool_that_is_not_installed_says_what_it_does(name):
+    line = [sys.executable, "-m", f"tools.{name}", "--help"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"usage: python -m tools.{name} ")
+    assert re.search(r"Cost: |about \d minute", done.stdout)

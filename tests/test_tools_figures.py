@@ -93,7 +93,7 @@ sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_cont
 import {", ".join(modules)}
 from esac_mpi.commands import plot, table
 assert plot.main([{str(run)!r}]) == table.main([{str(run)!r}]) == 0
-assert "esac_mpi.comm" not in sys.modules
+assert "esac_mpi.comm.mpi" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
 
@@ -101,7 +101,7 @@ assert "esac_mpi.comm" not in sys.modules
 def test_without_matplotlib(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ImportError")
     done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "plot.py", tmp_path],
+        [sys.executable, "-m", "esac_mpi.commands", "plot", tmp_path],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

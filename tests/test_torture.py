@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, environment
+from conftest import environment
 
-from esac_mpi.stress import answers, runs
+from tools.stress import answers, runs
 
 
 def tool(name: str, *options: object) -> str:
     """Return what a tool prints; it must end with 0."""
-    line = [sys.executable, str(ROOT / "tools" / f"{name}.py"), *map(str, options)]
+    line = [sys.executable, "-m", f"tools.stress.{name}", *map(str, options)]
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from esac_mpi.transitions import Recorder, columns, joined, packed, packed_size, unpacked, width
+from esac_mpi.play.transitions import Recorder, columns, joined, packed, packed_size, unpacked, width
 
 
 def test_a_row_is_observation_action_reward_terminated_next_observation():

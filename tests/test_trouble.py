@@ -13,10 +13,10 @@ from conftest import CYCLIC_ES, EAGER, ROOT, ROUTINE, SMALL, TASK, run
 from in_process import started
 from whole_runs import science, summary
 
-from esac_mpi import job, session
-from esac_mpi.invocation import called
+from esac_mpi.host.invocation import called
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run, read
+from esac_mpi.training import active_run, session
 
 
 def found(error):
@@ -67,7 +67,7 @@ def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_th
 @pytest.mark.parametrize(
     ("ranks", "error", "released"),
     [
-        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False), (3, job.Ended(2, "refused"), True),
+        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False), (3, active_run.Ended(2, "refused"), True),
         (3, LearnerNotFinite("found here alone"), False), (3, found(LearnerNotFinite("found by one, told to all")), True),
     ],
 )  # fmt: skip
@@ -178,26 +178,26 @@ def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, 
     python = Path(sys.executable)
     monkeypatch.setenv("PATH", str(python.parent))
     monkeypatch.chdir(ROOT)
-    assert called("plot") == "python tools/plot.py"
+    assert called("plot") == "esac-mpi plot"
     monkeypatch.chdir(tmp_path)
-    assert called("plot") == f"python {ROOT / 'tools/plot.py'}"
+    assert called("plot") == "esac-mpi plot"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert called("plot") == f"{python.with_name('python')} {ROOT / 'tools/plot.py'}"
+    assert called("plot") == f"{python.with_name('esac-mpi')} plot"
     assert subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True).returncode == 0
 
 
-def test_away_from_a_checkout_the_line_is_the_installed_commands(tmp_path, monkeypatch):
-    package, folder = tmp_path / "lib/site-packages/esac_mpi", tmp_path / "bin"
+def test_the_line_is_the_installed_commands_or_the_modules(tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(sys, "executable", str(folder / "python3.11"))
     monkeypatch.setattr(sys, "argv", ["esac_mpi/__main__.py"])
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.chdir(tmp_path)
-    assert called("plot", package) == "bin/python -m esac_mpi.commands plot"  # where no command was installed
+    assert called("plot") == "bin/python -m esac_mpi.commands plot"  # where no command was installed
     script = folder / "esac-mpi"
     script.touch(0o755)
-    assert called("plot", package) == "esac-mpi plot"
+    assert called("plot") == "esac-mpi plot"
     monkeypatch.setenv("PATH", "/usr/bin")
-    assert called("plot", package) == "bin/esac-mpi plot"
+    assert called("plot") == "bin/esac-mpi plot"
     monkeypatch.setattr(sys, "argv", [str(script)])
-    assert called("plot") == "bin/esac-mpi plot"  # it was called so: not by the checkout's tool, which is there
+    assert called("plot") == "bin/esac-mpi plot"  # it was called so

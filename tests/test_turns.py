@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from gradients import Line
 
-from esac_mpi import turns
-from esac_mpi.rollout import exploring, playing
+from esac_mpi.host import cooperative
+from esac_mpi.play.rollout import exploring, playing
 
 
 def test_a_turn_is_over_after_its_parts_or_its_time_and_the_next_has_as_much():
     now = [0.0]
-    turn, found = turns.Turn(3, lambda: now[0]), []
-    for lasts in (0.0, 0.0, 0.0, turns.LONGEST, 0.04, 0.04, 0.0):  # [s]
+    turn, found = cooperative.Turn(3, lambda: now[0]), []
+    for lasts in (0.0, 0.0, 0.0, cooperative.LONGEST, 0.04, 0.04, 0.0):  # [s]
         now[0] += lasts
         found.append(turn.over())
         if found[-1]:
@@ -34,7 +34,7 @@ def turns_and_result(work):
 
 @pytest.mark.parametrize(("longest", "after"), [(math.inf, 64), (0.0, 1)])
 def test_an_episode_of_slow_steps_lets_others_have_their_turn_after_each(monkeypatch, longest, after):
-    monkeypatch.setattr(turns, "LONGEST", longest)
+    monkeypatch.setattr(cooperative, "LONGEST", longest)
     monkeypatch.setattr(Line, "horizon", 150)
     expected = list(range(after, 151, after))
     told, (rows, episode) = turns_and_result(exploring(Line(), lambda observation: np.zeros(1, np.float32), 0))
@@ -48,7 +48,7 @@ def test_what_is_told_of_slow_parts_is_told_of_each(monkeypatch):
         yield from "abcdef"
         return "all"
 
-    monkeypatch.setattr(turns, "LONGEST", math.inf)
-    assert turns_and_result(turns.told(work(), lambda part, number: (part, number), every=4)) == ([("d", 4)], "all")
-    monkeypatch.setattr(turns, "LONGEST", 0.0)
-    assert len(turns_and_result(turns.told(work(), lambda part, number: (part, number), every=4))[0]) == 6
+    monkeypatch.setattr(cooperative, "LONGEST", math.inf)
+    assert turns_and_result(cooperative.told(work(), lambda part, number: (part, number), every=4)) == ([("d", 4)], "all")
+    monkeypatch.setattr(cooperative, "LONGEST", 0.0)
+    assert len(turns_and_result(cooperative.told(work(), lambda part, number: (part, number), every=4))[0]) == 6

@@ -9,11 +9,11 @@ import pytest
 from conftest import CYCLIC_ES
 from in_process import started
 
-from esac_mpi import job
 from esac_mpi.config import Checkpoint
+from esac_mpi.host.stop import Stop
 from esac_mpi.record import files, read
 from esac_mpi.record.errors import Unsaved
-from esac_mpi.stop import Stop
+from esac_mpi.training import active_run
 
 ENDLESS = [*CYCLIC_ES, "--budget.generations", 100_000, "--checkpoint.every_generations", 3]
 
@@ -76,15 +76,15 @@ def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypat
     config = SimpleNamespace(checkpoint=Checkpoint(every_generations=1000, every_minutes=0.0, unsaved_minutes=5.0))
     state = SimpleNamespace(generation=1000)
     run = SimpleNamespace(path="nowhere", restored=None)
-    one = job.Job(config, world, None, None, state, None, None, run)
-    monkeypatch.setattr(job, "save", lambda *_: tried.append(now[0]) or bool(room))
-    monkeypatch.setattr(job, "standing", lambda _: "")
+    one = active_run.Job(config, world, None, None, state, None, None, run)
+    monkeypatch.setattr(active_run, "save", lambda *_: tried.append(now[0]) or bool(room))
+    monkeypatch.setattr(active_run, "standing", lambda _: "")
     last = (0, 0.0)
 
     def until(end: float):
         nonlocal last
         while now[0] < end and not world.stop.wished:
-            last = job.checkpoint_if_due(one, last)
+            last = active_run.checkpoint_if_due(one, last)
             now[0] += 20.0
 
     until(200)
@@ -102,15 +102,15 @@ def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypat
 def test_without_a_limit_the_run_goes_on(monkeypatch):
     world = SimpleNamespace(clock=lambda: 1e9, stop=Stop(lambda: 0.0, lambda: None))
     config = SimpleNamespace(checkpoint=Checkpoint(unsaved_minutes=0.0))
-    one = job.Job(config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0)
-    monkeypatch.setattr(job, "save", lambda *_: False)
-    monkeypatch.setattr(job, "standing", lambda _: "")
-    assert job.checkpoint_if_due(one, (0, 0.0)) == (7, 1e9)
+    one = active_run.Job(config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0)
+    monkeypatch.setattr(active_run, "save", lambda *_: False)
+    monkeypatch.setattr(active_run, "standing", lambda _: "")
+    assert active_run.checkpoint_if_due(one, (0, 0.0)) == (7, 1e9)
     assert not world.stop.wished
 
 
 def test_a_file_system_that_is_away_may_have_the_file(monkeypatch, tmp_path):
-    assert not job.is_there(tmp_path / "none")
-    assert not job.is_there(tmp_path / "none" / "deeper")
-    monkeypatch.setattr(job.os, "lstat", lambda _: (_ for _ in ()).throw(OSError(116, "Stale file handle")))
-    assert job.is_there(tmp_path / "none")
+    assert not active_run.is_there(tmp_path / "none")
+    assert not active_run.is_there(tmp_path / "none" / "deeper")
+    monkeypatch.setattr(active_run.os, "lstat", lambda _: (_ for _ in ()).throw(OSError(116, "Stale file handle")))
+    assert active_run.is_there(tmp_path / "none")

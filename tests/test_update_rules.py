@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
-from esac_mpi import update_rules
-from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
+from esac_mpi.operators import update_rules
+from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 RULES = ["full_move", "linear", "sigmoid", "absolute", "relative"]
 E = math.e

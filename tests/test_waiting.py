@@ -8,7 +8,7 @@ from test_clock_tasks import run_of
 from esac_mpi.analysis import waiting
 from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 from esac_mpi.analysis.task_times import segments
-from esac_mpi.benchmarks import aes
+from tools.bench import aes
 
 
 def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):

@@ -12,13 +12,15 @@ from conftest import run
 from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
-from esac_mpi import evolution, log, set_up
 from esac_mpi.config import ALGORITHMS, Config, updated
-from esac_mpi.policy import LOGIT_SCALE, Normaliser
+from esac_mpi.host import log
+from esac_mpi.operators import evolution
+from esac_mpi.operators.policy import LOGIT_SCALE, Normaliser
 from esac_mpi.record import Run, Unreadable, publish, read
-from esac_mpi.warm_start import taking
-from esac_mpi.warm_start.plan import with_heads_as_here
-from esac_mpi.warm_start.source import Source
+from esac_mpi.training import set_up
+from esac_mpi.training.warm_start import transfer
+from esac_mpi.training.warm_start.plan import with_heads_as_here
+from esac_mpi.training.warm_start.source import Source
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +243,7 @@ def test_what_a_policy_saw_comes_along_with_it(sources, tmp_path):
 
 
 def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path, monkeypatch):
-    whole, calls = taking.take_replay, []
+    whole, calls = transfer.take_replay, []
 
     def deleted_at_first(*arguments):
         calls.append(arguments)
@@ -249,7 +251,7 @@ def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path,
             raise Unreadable("a segment is gone")
         return whole(*arguments)
 
-    monkeypatch.setattr(taking, "take_replay", deleted_at_first)
+    monkeypatch.setattr(transfer, "take_replay", deleted_at_first)
     after, start = first(tmp_path / "run", *options("td3"), "--from", sources("td3"), "--seed", 1)
     assert len(calls) == 2
     assert start["not_taken"] == []
@@ -259,7 +261,7 @@ def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path,
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_a_device_has_to_have_room_for_one_learner_only(sources, tmp_path, monkeypatch, spoilt):
     """The first tells what fits, and is no more when the next is made, which begins as the policy."""
-    source, made, honest, taken = sources("td3"), [], set_up.make_learner, taking.take_replay
+    source, made, honest, taken = sources("td3"), [], set_up.make_learner, transfer.take_replay
 
     def make(*given):
         assert all(learner() is None for learner in made)
@@ -273,7 +275,7 @@ def test_a_device_has_to_have_room_for_one_learner_only(sources, tmp_path, monke
         return taken(*given)
 
     monkeypatch.setattr(set_up, "make_learner", make)
-    monkeypatch.setattr(taking, "take_replay", take)
+    monkeypatch.setattr(transfer, "take_replay", take)
     after, start = first(tmp_path / "run", *options("td3"), "--from", source, "--seed", 1)
     np.testing.assert_array_equal(after["learner/actor_values"], saved(source)[0]["learner/actor_values"])
     assert start["not_taken"] == []

@@ -15,12 +15,12 @@ from warm_starts import Sources, options, started
 from whole_runs import assert_same_run
 
 from esac_mpi import learners
-from esac_mpi.check import cost, directory
 from esac_mpi.config import load
 from esac_mpi.envs import make
-from esac_mpi.params import make_layout
+from esac_mpi.play.params import make_layout
 from esac_mpi.record import Run, replays
-from esac_mpi.warm_start import find
+from esac_mpi.training.check import cost, directory
+from esac_mpi.training.warm_start import find
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_a_source_that_cannot_be_seen_is_a_sentence(sources, tmp_path, monkeypat
     def unseen(path):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("esac_mpi.warm_start.source.is_run", unseen)
+    monkeypatch.setattr("esac_mpi.training.warm_start.source.is_run", unseen)
     assert started(tmp_path / "run", *options("es"), "--seed", 1, "--from", sources("es")) == code
     told = capfd.readouterr().err.strip()
     assert (said in told, len(told.splitlines()), (tmp_path / "run").exists()) == (True, 1, False)

@@ -1,4 +1,4 @@
-"""tools/watch.py on runs whose numbers were worked out by hand, and on a terminal."""
+"""esac-mpi watch on runs whose numbers were worked out by hand, and on a terminal."""
 
 import json
 import os
@@ -66,9 +66,9 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path):
 
 
 def live(*arguments):
-    """Start watch.py on a terminal of its own; return the process and a function that reads what was shown by its end."""
+    """Start watch on a terminal of its own; return the process and a function that reads what was shown by its end."""
     terminal, end = pty.openpty()
-    line = [sys.executable, ROOT / "tools/watch.py", "--every", "0.2", *map(str, arguments)]
+    line = [sys.executable, "-m", "esac_mpi.commands", "watch", "--every", "0.2", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"}
     heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored, and its children with it
     process = subprocess.Popen(line, env=environment, stdin=end, stdout=end, stderr=end)
@@ -119,7 +119,7 @@ def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypat
 
 def test_watch_tells_a_pipe_by_lines_how_runs_go_on(tmp_path):
     run = make(tmp_path / "a", generations=4, status="running")
-    line = [sys.executable, ROOT / "tools/watch.py", tmp_path / "a", "--every", "0.2"]
+    line = [sys.executable, "-m", "esac_mpi.commands", "watch", tmp_path / "a", "--every", "0.2"]
     process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline().startswith(f"{tmp_path / 'a'}: running, generation 4, 0 % of the budget, ")
     one_more(run)

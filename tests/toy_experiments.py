@@ -6,8 +6,8 @@ import numpy as np
 from conftest import MENDED
 
 from esac_mpi.config import Config, updated
-from esac_mpi.experiments import design
 from esac_mpi.record import Run
+from esac_mpi.studies.experiments import design
 
 TOY = """
 title = "a toy"
@@ -41,7 +41,7 @@ def planned(path, text=TOY, budget="smoke", root=Path("runs")):
 
 
 def recorder(written):
-    """Stand in for results.py: keep what it is asked to record."""
+    """Stand in for results: keep what it is asked to record."""
 
     def record(csv, runs, found, budget):
         written.append([(files.path.name, planned.label, planned.value, done) for planned, files, done in runs])

@@ -22,7 +22,7 @@ def science(path: Path) -> dict[str, np.ndarray]:
 
 
 def summary(path: Path) -> dict:
-    """Return what `tools/summary.py RUN --json` prints, without a process for it."""
+    """Return what `esac-mpi summary RUN --json` prints, without a process for it."""
     with redirect_stdout(StringIO()) as printed:
         assert command("summary").main([str(path), "--json"]) == 0
     return json.loads(printed.getvalue())

@@ -1,5 +1,8 @@
 """The algorithms, by name: the files here that config.ALGORITHMS names, or whose forms these are.
 
+May import: host, config, operators, play, comm's contracts; world, env and learner are handed in.
+Begin with: esac.py: generation(); declaration.py says what the rest knows of an algorithm.
+
 A module has five names: DECLARES, State, init(), board(), generation(); and may have expected(), for forecasts.
 """
 

@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import distribution, noise, update_rules
-from esac_mpi.agenda import Agenda, Arrival, Task
 from esac_mpi.algorithms.aes_moves import moved
 from esac_mpi.algorithms.aes_state import IDLE, State, keeps, refuse_overwritten
 from esac_mpi.algorithms.aes_work import TIMES, Order, Result, lasts, times
-from esac_mpi.contracts import World
-from esac_mpi.distribution import Gaussian
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params
-from esac_mpi.stop import EndsRun
-from esac_mpi.transitions import read_ring, write_ring
+from esac_mpi.comm.contracts import World
+from esac_mpi.comm.virtual_time import Agenda, Arrival, Task
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.operators import distribution, noise, update_rules
+from esac_mpi.operators.distribution import Gaussian
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.params import Params
+from esac_mpi.play.transitions import read_ring, write_ring
 
 
 class Driver:

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from esac_mpi import distribution, update_rules
 from esac_mpi.algorithms.aes_state import State
 from esac_mpi.algorithms.aes_work import Result
 from esac_mpi.config import AESRL, exact
-from esac_mpi.distribution import Gaussian
-from esac_mpi.evolution import shifted
-from esac_mpi.update_rules import MeanRule, SuccessRule, VarianceRule
+from esac_mpi.operators import distribution, update_rules
+from esac_mpi.operators.distribution import Gaussian
+from esac_mpi.operators.evolution import shifted
+from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 
 def moved(aes: AESRL, state: State, result: Result) -> float:

@@ -3,7 +3,7 @@
 Source: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based Policy Search; equation
 numbers are its. No rank waits for a generation: each virtual worker gets its next individual when its last one has arrived.
 
-Arrivals are told in virtual time (agenda.py): an individual lasts its environment steps and `update_cost` times its updates.
+Arrivals are told in virtual time (virtual_time.py): an individual lasts its steps and `update_cost` times its updates.
 So the bits depend on `workers`, not on the number of ranks or their speeds. A generation is a number of arrivals, by which rows
 and evaluations are made; tasks go on over its end. What was given out and has not been told is in the state, and begins again
 after a restart, from what it was given: nothing that was told is lost.
@@ -31,11 +31,11 @@ from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody, none
-from esac_mpi.contracts import World
+from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env
-from esac_mpi.params import Params, Row
-from esac_mpi.rollout import Board, ThetaNotFinite
-from esac_mpi.stop import Abandoned
+from esac_mpi.host.stop import Abandoned
+from esac_mpi.play.params import Params, Row
+from esac_mpi.play.rollout import Board, ThetaNotFinite
 
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 

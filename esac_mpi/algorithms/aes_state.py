@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi import update_rules
 from esac_mpi.algorithms.declaration import added_by_phases
+from esac_mpi.comm.contracts import Memory
 from esac_mpi.config import Config
-from esac_mpi.contracts import Memory
-from esac_mpi.counters import Best, Counters
-from esac_mpi.params import THETA_ES, Params
-from esac_mpi.parts import ANEW, VARIANCE
-from esac_mpi.stop import EndsRun
-from esac_mpi.transitions import width
-from esac_mpi.update_rules import settled
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.operators import update_rules
+from esac_mpi.operators.update_rules import settled
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.params import THETA_ES, Params
+from esac_mpi.play.transitions import width
+from esac_mpi.play.warm_start_fields import ANEW, VARIANCE
 
 IDLE = -1  # number of the task of a worker that has none
 AROUND = 4  # individuals of a worker while another one's is trained, times the share that are; 1 to 2 are usual

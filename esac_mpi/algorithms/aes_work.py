@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esac_mpi import turns
-from esac_mpi.agenda import Task
 from esac_mpi.algorithms.aes_state import State
-from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.params import Params, make_actor
-from esac_mpi.rollout import exploring
-from esac_mpi.stop import EndsRun
-from esac_mpi.transitions import read_ring, write_ring
+from esac_mpi.comm.virtual_time import Task
+from esac_mpi.host import cooperative
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.play.params import Params, make_actor
+from esac_mpi.play.rollout import exploring
+from esac_mpi.play.transitions import read_ring, write_ring
 
 PAUSE = 1e-4  # between two looks whether this node's ring has what others bring [s]
 
@@ -92,7 +92,7 @@ def work(
 def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
     """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
     cost, steps = params.config.aes_rl.of_critic, learner.teach([order.mean], order.updates, order.number, order.held)
-    phase = yield from turns.told(steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4)
+    phase = yield from cooperative.told(steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4)
     return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 
@@ -124,12 +124,12 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
         states = read_ring(state.replay[:, :o], max(0, order.held - aes.replay_capacity), order.held)
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
-        theta = yield from turns.told(turns.timed(training, updating), lambda done, _: lasts(aes.update_cost, done))
+        theta = yield from cooperative.told(cooperative.timed(training, updating), lambda done, _: lasts(aes.update_cost, done))
     actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + order.plays):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
-        transitions, episode = yield from turns.told(playing, lambda steps, _: spent + steps)  # noqa: B023, it changes below
+        transitions, episode = yield from cooperative.told(playing, lambda steps, _: spent + steps)  # noqa: B023, it changes below
         rows = rows if number else transitions
         played.append(episode)
         spent += episode.episodic_length

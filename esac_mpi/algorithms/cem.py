@@ -10,20 +10,32 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi import evolution, experience, noise
 from esac_mpi.algorithms.declaration import Declaration, nobody, none
+from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.config import CEM, individuals
-from esac_mpi.contracts import Memory, World
-from esac_mpi.counters import Best, Counters
-from esac_mpi.distribution import Gaussian, Mixing, damped, log_ratio, mix, rank_weights, renewed, sampled, slot_and_sign, told
 from esac_mpi.envs import Env
-from esac_mpi.experience import Experience, Played
-from esac_mpi.noise import Purpose
-from esac_mpi.params import THETA_ES, Params, Row, make_actor
-from esac_mpi.parts import ANEW, DAMP, VARIANCE
-from esac_mpi.policy import Policy
-from esac_mpi.rollout import Board, NoFiniteReturn, ThetaNotFinite
-from esac_mpi.transitions import width
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.distribution import (
+    Gaussian,
+    Mixing,
+    damped,
+    log_ratio,
+    mix,
+    rank_weights,
+    renewed,
+    sampled,
+    slot_and_sign,
+    told,
+)
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Policy
+from esac_mpi.play import experience
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.experience import Experience, Played
+from esac_mpi.play.params import THETA_ES, Params, Row, make_actor
+from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite
+from esac_mpi.play.transitions import width
+from esac_mpi.play.warm_start_fields import ANEW, DAMP, VARIANCE
 
 DECLARES = Declaration(
     learning=None,

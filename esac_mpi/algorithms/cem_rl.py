@@ -19,20 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import experience, learning
 from esac_mpi.algorithms import cem as pure
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
+from esac_mpi.comm.contracts import Individuals, Memory, World
 from esac_mpi.config import Config, exact, individuals
-from esac_mpi.contracts import Individuals, Memory, World
-from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
-from esac_mpi.experience import Experience, Played
-from esac_mpi.learning import Phase
-from esac_mpi.noise import Purpose, generator
-from esac_mpi.params import THETA_ES, Params, Row, make_actor
-from esac_mpi.parts import ANEW, DAMP, VARIANCE
-from esac_mpi.rollout import Board
-from esac_mpi.transitions import doubles, floats, width, write_ring
+from esac_mpi.operators.noise import Purpose, generator
+from esac_mpi.play import experience, learner_phases
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.experience import Experience, Played
+from esac_mpi.play.learner_phases import Phase
+from esac_mpi.play.params import THETA_ES, Params, Row, make_actor
+from esac_mpi.play.rollout import Board
+from esac_mpi.play.transitions import doubles, floats, width, write_ring
+from esac_mpi.play.warm_start_fields import ANEW, DAMP, VARIANCE
 
 
 def reserve(config: Config, horizon: int) -> int:
@@ -155,25 +155,25 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     if learns:
         if cem.critic == "parallel" and trains:
             share_critics(state, world, [learner.critic_vector()] if world.leads else [])
-        learning.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
+        learner_phases.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
     drawn = play_drawn(params, state, world, env, k)
     clock.append(world.clock())
-    phase, spent = Phase(), learning.spent(None)
+    phase, spent = Phase(), learner_phases.spent(None)
     if learns and cem.critic == "serial":
-        phase, _, spent = learning.finish(world)
+        phase, _, spent = learner_phases.finish(world)
         share_critics(state, world, learner.taught if world.leads else [])
     clock.append(world.clock())
     learned, vectors = play_trained(params, state, world, env, k, trains)
     clock.append(world.clock())
     if learns and cem.critic == "parallel":
-        phase, _, spent = learning.finish(world)
+        phase, _, spent = learner_phases.finish(world)
     returns = np.concatenate([learned.returns, drawn.returns])
     lengths = np.concatenate([learned.lengths, drawn.lengths])
     clock.append(world.clock())
 
     row = pure.tell(params, cem, state, world, k, (returns, lengths), vectors)
     if learns:
-        learning.count(phase, state.counters, learner)
+        learner_phases.count(phase, state.counters, learner)
         state.counters.member_updates += trains * individuals(cem)[1] * updates_of_one(params, state)
     state.last_steps = int(lengths.sum())
     for found in (learned, drawn):
@@ -194,7 +194,7 @@ def is_taught(params: Params, state: State) -> bool:
     return begun and individuals(cem)[1] > 0
 
 
-def teach(params: Params, state: State, learner: Any, k: int) -> learning.Steps:
+def teach(params: Params, state: State, learner: Any, k: int) -> learner_phases.Steps:
     """Return the critic's lessons of generation k: a part of its updates for each actor in turn, or all of them for the mean."""
     cem = params.config.cem_rl
     updates = round(exact(cem.critic_updates_per_step) * state.last_steps)

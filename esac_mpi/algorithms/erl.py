@@ -24,18 +24,19 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learning, selection
 from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
 from esac_mpi.algorithms.erl_births import Plan
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, distils, init, remembers
+from esac_mpi.comm.contracts import World
 from esac_mpi.config import Config
-from esac_mpi.contracts import World
 from esac_mpi.envs import Env
-from esac_mpi.learning import Phase
-from esac_mpi.params import Params, Row
-from esac_mpi.rollout import Board
+from esac_mpi.operators import selection
+from esac_mpi.play import learner_phases
+from esac_mpi.play.learner_phases import Phase
+from esac_mpi.play.params import Params, Row
+from esac_mpi.play.rollout import Board
 
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 
@@ -87,16 +88,16 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         world.broadcast_shared(state.critic)
     plan: Plan = world.from_root(erl_births.decide(params, state, k, played) if world.leads else None)
 
-    learning.begin(world, learner, k, lambda: learner.take(episodes(played), k), beside=True)
+    learner_phases.begin(world, learner, k, lambda: learner.take(episodes(played), k), beside=True)
     clock.append(world.clock())
     vectors, busy, lasted = erl_births.make(params, state, k, plan.births, world)
     clock.append(world.clock())
-    phase, learning_busy, spent = learning.finish(world)
+    phase, learning_busy, spent = learner_phases.finish(world)
     clock.append(world.clock())
 
     row = describe(state, played, plan)
     champion = state.population[selection.order(played.fitness)[0]].copy()
-    learning.enter(own(phase, played), world, state.counters, state.theta, learner)
+    learner_phases.enter(own(phase, played), world, state.counters, state.theta, learner)
     state.counters.env_steps_population += played.steps
     state.counters.member_updates += erl_births.imitation_updates(params, state, plan.births)
     state.counters.nominal_steps += played.steps + played.learner.episodic_length  # the public code's frames

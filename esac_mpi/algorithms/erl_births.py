@@ -4,18 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi import evolution, genetics, memories, noise, selection
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, births_board, distils, learners_own, memory, remembers
+from esac_mpi.comm.contracts import World
 from esac_mpi.config import ERL
 from esac_mpi.config.genetic import elites, imitations
-from esac_mpi.contracts import World
-from esac_mpi.genetics import Spread
-from esac_mpi.memories import Memory
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, Row, make_actor
-from esac_mpi.selection import Births, Candidates, Kind, Selection
-from esac_mpi.transitions import doubles, floats
+from esac_mpi.operators import evolution, genetics, memories, noise, selection
+from esac_mpi.operators.genetics import Spread
+from esac_mpi.operators.memories import Memory
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.selection import Births, Candidates, Kind, Selection
+from esac_mpi.play.params import Params, Row, make_actor
+from esac_mpi.play.transitions import doubles, floats
 
 MUTATING = 0.1  # time that a mutation takes [that of a child]; for scheduling alone
 COMPARED, NEWEST = 256, 1000  # states in which two parents' actions are compared, drawn from so many newest. Public code

@@ -4,17 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi import evolution, experience, memories, noise
 from esac_mpi.algorithms.erl_state import State, memory, remembers
-from esac_mpi.contracts import World
+from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env
-from esac_mpi.experience import Experience
-from esac_mpi.memories import Memory
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, make_actor
-from esac_mpi.policy import Policy
-from esac_mpi.rollout import Board, Episode, NoFiniteReturn, noted
-from esac_mpi.transitions import columns, width
+from esac_mpi.operators import evolution, memories, noise
+from esac_mpi.operators.memories import Memory
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Policy
+from esac_mpi.play import experience
+from esac_mpi.play.experience import Experience
+from esac_mpi.play.params import Params, make_actor
+from esac_mpi.play.rollout import Board, Episode, NoFiniteReturn, noted
+from esac_mpi.play.transitions import columns, width
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi import contracts, genetics, ram
+from esac_mpi.comm import contracts
 from esac_mpi.config import ERL
-from esac_mpi.counters import Best, Counters
-from esac_mpi.memories import EMPTY, Memory
-from esac_mpi.params import MEMBERS, THETA_SAC, Params
-from esac_mpi.parts import Part
-from esac_mpi.rollout import Board
-from esac_mpi.transitions import doubles
+from esac_mpi.host import ram
+from esac_mpi.operators import genetics
+from esac_mpi.operators.memories import EMPTY, Memory
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.params import MEMBERS, THETA_SAC, Params
+from esac_mpi.play.rollout import Board
+from esac_mpi.play.transitions import doubles
+from esac_mpi.play.warm_start_fields import Part
 
 NOBODY = -1  # slot of a learner's actor that is in no slot
 POPULATION = Part("the population")

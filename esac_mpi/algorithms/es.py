@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi import evolution, noise, population
 from esac_mpi.algorithms.declaration import Declaration, nobody, none
+from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.config import ES, Evolution, slots
-from esac_mpi.contracts import Memory, World
-from esac_mpi.counters import Best, Counters
 from esac_mpi.envs import Env
-from esac_mpi.params import THETA_ES, Params, Row
-from esac_mpi.parts import ADAM, OBSERVATIONS, TUNING
-from esac_mpi.policy import Normaliser
-from esac_mpi.population import Trials, evaluate_population
-from esac_mpi.rollout import Board, ThetaNotFinite
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.policy import Normaliser
+from esac_mpi.play import population
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.params import THETA_ES, Params, Row
+from esac_mpi.play.population import Trials, evaluate_population
+from esac_mpi.play.rollout import Board, ThetaNotFinite
+from esac_mpi.play.warm_start_fields import ADAM, OBSERVATIONS, TUNING
 
 CENTRE_EVERY = 5  # when theta_es itself is played, for the one-fifth rule [generations]
 CENTRE_EPISODES = 5  # of it then [episodes]

@@ -34,17 +34,18 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi import evolution, learning, noise, population
 from esac_mpi.algorithms import esac_phase, sac
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, nobody, none
 from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY, State, new_population, slot_sigmas
 from esac_mpi.algorithms.esac_update import gradient_terms, update
-from esac_mpi.contracts import Memory, World
+from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
-from esac_mpi.noise import Purpose
-from esac_mpi.params import THETA_ES, THETA_SAC, Params, Row
-from esac_mpi.population import Population, Trials, evaluate_population
-from esac_mpi.rollout import Board
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play import learner_phases, population
+from esac_mpi.play.params import THETA_ES, THETA_SAC, Params, Row
+from esac_mpi.play.population import Population, Trials, evaluate_population
+from esac_mpi.play.rollout import Board
 
 DECLARES = Declaration(
     learning=Learning(
@@ -133,14 +134,14 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     may_learn = esac_phase.may_begin(esac, state, k, ends)
     plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
     clock.append(world.clock())
-    phase, spent = None, learning.spent(None)
+    phase, spent = None, learner_phases.spent(None)
     if ends:
-        phase, _, spent = learning.finish(world)
+        phase, _, spent = learner_phases.finish(world)
     known = esac_phase.learner_fitness(esac, state, phase)
     again = esac_phase.choose(params, state, k, found, known, world) if plan.learns else None
     if again and not beside:  # lines 12-23
         esac_phase.begin(params, state, k, world, env, learner, again)
-        phase, _, spent = learning.finish(world)
+        phase, _, spent = learner_phases.finish(world)
     clock.append(world.clock())
 
     if again and beside:
@@ -149,11 +150,11 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     moved = update(params, state, k, sigmas, gradient, plan.winners, plan.adopts, world)  # lines 11, 26
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
-        learning.enter(phase, world, state.counters, state.theta_sac, learner)
+        learner_phases.enter(phase, world, state.counters, state.theta_sac, learner)
         state.learner_return = esac_phase.learner_fitness(esac, state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
-        own = learning.seen(world, learner) if phase is not None else 0.0
+        own = learner_phases.seen(world, learner) if phase is not None else 0.0
         state.observation_sums = state.observation_sums + found.observation_sums + own  # another array: phase_sums stay
     if esac_phase.timed(esac):
         state.phase_left = esac_phase.left(params, state, found, again)

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi import evolution, learning, noise, population
 from esac_mpi.algorithms.esac_state import State, slot_sigmas
-from esac_mpi.contracts import World
+from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env
-from esac_mpi.learning import Phase, Steps
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, make_policy
-from esac_mpi.policy import Normaliser
-from esac_mpi.population import Population
-from esac_mpi.rollout import ReturnDiffers
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Normaliser
+from esac_mpi.play import learner_phases, population
+from esac_mpi.play.learner_phases import Phase, Steps
+from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.population import Population
+from esac_mpi.play.rollout import ReturnDiffers
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def begin(params: Params, state: State, k: int, world: World, env: Env, learner:
     def made() -> Steps:
         return steps(params, state, k, chosen, played_in, learner, world.hosts[0])
 
-    learning.begin(world, learner, k, made, beside(params.config.esac))
+    learner_phases.begin(world, learner, k, made, beside(params.config.esac))
 
 
 def steps(params: Params, state: State, k: int, again: Again, env: Env, learner: Any, here: str) -> Steps:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.counters import Best, Counters
-from esac_mpi.parts import ADAM, ANEW, OBSERVATIONS, TUNING, Part
-from esac_mpi.policy import Normaliser
+from esac_mpi.operators.policy import Normaliser
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.warm_start_fields import ADAM, ANEW, OBSERVATIONS, TUNING, Part
 
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
 POPULATION = Part("the population's children", ("sac_copies",))

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi import evolution, noise, population
 from esac_mpi.algorithms import es as strategy
 from esac_mpi.algorithms.esac_state import CENTRE, State, sigma_of_noise
-from esac_mpi.contracts import World
-from esac_mpi.noise import Purpose
-from esac_mpi.params import Params, Row
+from esac_mpi.comm.contracts import World
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play import population
+from esac_mpi.play.params import Params, Row
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import learning
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
-from esac_mpi.contracts import Memory, World
-from esac_mpi.counters import Best, Counters
+from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
-from esac_mpi.learning import Phase, Steps
-from esac_mpi.params import THETA_SAC, Params, Row
-from esac_mpi.parts import OBSERVATIONS
-from esac_mpi.policy import Normaliser
-from esac_mpi.rollout import Board
+from esac_mpi.operators.policy import Normaliser
+from esac_mpi.play import learner_phases
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.learner_phases import Phase, Steps
+from esac_mpi.play.params import THETA_SAC, Params, Row
+from esac_mpi.play.rollout import Board
+from esac_mpi.play.warm_start_fields import OBSERVATIONS
 
 DECLARES = Declaration(
     learning=Learning(
@@ -84,7 +84,7 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
     standardises = options.observation_normalisation
-    phase, row, timing = learning.one_phase(world, learner, state, state.theta_sac, steps, standardises)
+    phase, row, timing = learner_phases.one_phase(world, learner, state, state.theta_sac, steps, standardises)
     return {**metrics(phase), **row}, timing
 
 

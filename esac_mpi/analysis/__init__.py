@@ -1,4 +1,7 @@
-"""Tables and figures from the files of runs, for tools/ and notebooks. No MPI, no torch, no simulator.
+"""Tables, figures and the computed clock, from run files alone: no MPI, no torch, no simulator.
+
+May import: host, config, record; of comm what needs no MPI: schedule, virtual_time, clock/.
+Begin with: command.py, then groups.py and curves.py.
 
 What needs matplotlib is not imported here: `figure` of `esac_mpi.analysis.plots`, `sensitivity`, `scaling`, `timeline`.
 """

@@ -10,18 +10,17 @@ from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import Int64, NonNegative
 from esac_mpi.config.exact import whole
-from esac_mpi.invocation import SCRIPT, as_called, called
-from esac_mpi.paths import given
+from esac_mpi.host.invocation import SCRIPT, as_called, called
+from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
-    """Return the command line of a tool, whose docstring is its help and names it first, as `esac-mpi NAME`."""
+    """Return the command line of a command, whose docstring is its help and names it first, as `esac-mpi NAME`."""
     text = about or ""
     name = text.partition(f"{SCRIPT} ")[2].split()[0]
-    prog = None if Path(sys.argv[0]).stem == name else called(name)
     raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=prog, description=as_called(text), formatter_class=raw)
+    return argparse.ArgumentParser(prog=called(name), description=as_called(text), formatter_class=raw)
 
 
 def seed(text: str) -> int:

@@ -10,7 +10,7 @@ from esac_mpi.analysis.clock.recorded import ends, generation_seconds
 from esac_mpi.analysis.curves import column
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.messages import Unusable, note
-from esac_mpi.clock.cluster import Cluster
+from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.config import table_of
 from esac_mpi.record import RunFiles
 

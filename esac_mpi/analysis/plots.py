@@ -1,4 +1,4 @@
-"""What `tools/plot.py` draws: curves of runs by groups of seeds, or one run in full."""
+"""What `esac-mpi plot` draws: curves of runs by groups of seeds, or one run in full."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What can be said about a run in one object: what `tools/summary.py RUN --json` prints."""
+"""What can be said about a run in one object: what `esac-mpi summary RUN --json` prints."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What watch.py shows: one run figure by figure, or several, a line each.
+"""What watch shows: one run figure by figure, or several, a line each.
 
 Text for a terminal, made of measures.py's figures.
 """
@@ -17,7 +17,7 @@ from esac_mpi.analysis.activities import idle
 from esac_mpi.analysis.choice import Choice
 from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.resume import resume_command
-from esac_mpi.log import compact, duration
+from esac_mpi.host.log import compact, duration
 from esac_mpi.record import RunFiles
 
 ALL = Choice()

@@ -1,16 +1,21 @@
-"""The ranks of a run, what travels between them, and what the ranks of a node share. The only importer of mpi4py."""
+"""The ranks of a run: what travels between them, who does what, the clock of computed ranks.
 
-import os
+May import: the folders below it, host to record. mpi.py imports mpi4py, when World is asked for.
+Begin with: world.py. contracts.py, virtual_time.py, schedule.py and clock/ need no MPI.
+"""
 
-from esac_mpi import began, contracts
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-began.check_place(os.environ)  # before anything below imports mpi4py
+if TYPE_CHECKING:
+    from esac_mpi.comm import contracts
+    from esac_mpi.comm.headers import DivergedError, boards
+    from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
+    from esac_mpi.comm.node import free_memory
+    from esac_mpi.comm.world import World
+    from esac_mpi.host.stop import Abandoned
 
-from esac_mpi.comm.headers import DivergedError, boards
-from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
-from esac_mpi.comm.node import free_memory
-from esac_mpi.comm.world import World
-from esac_mpi.stop import Abandoned
+    _: type[contracts.World] = World  # which mypy holds to
 
 __all__ = [
     "Abandoned",
@@ -24,5 +29,18 @@ __all__ = [
     "free_memory",
     "library",
 ]
+WHERE = {
+    "Abandoned": "esac_mpi.host.stop",
+    "World": "esac_mpi.comm.world",
+    "free_memory": "esac_mpi.comm.node",
+    **dict.fromkeys(("DivergedError", "boards"), "esac_mpi.comm.headers"),
+    **dict.fromkeys(("LaunchError", "abort", "binding", "check_launcher", "library"), "esac_mpi.comm.launch"),
+}
 
-_: type[contracts.World] = World  # which mypy holds to
+
+def __getattr__(name: str) -> Any:
+    """Load MPI, and all of these names, when the first of them is asked for."""
+    if name not in WHERE:
+        raise AttributeError(f"module 'esac_mpi.comm' has no attribute {name!r}")
+    globals().update({each: getattr(import_module(module), each) for each, module in WHERE.items()})
+    return globals()[name]

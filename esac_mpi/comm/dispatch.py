@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator
 from typing import Any, Protocol, cast
 
 import numpy as np
-from mpi4py import MPI
 
-from esac_mpi.agenda import Agenda, Task
-from esac_mpi.stop import EndsRun, Stop
-from esac_mpi.watchdog import Watchdog
+from esac_mpi.comm.mpi import MPI
+from esac_mpi.comm.virtual_time import Agenda, Task
+from esac_mpi.host.stop import EndsRun, Stop
+from esac_mpi.host.watchdog import Watchdog
 
 Work = Generator[int, None, tuple[int, Any]]  # a task at work: yields how long it has taken so far; returns that and its result
 Halt = tuple[bool, EndsRun | None]  # why all leave their tasks: whether a rank's time is over, and what rank 0 has found

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.stop import Abandoned, EndsRun, Stop
+from esac_mpi.host.stop import Abandoned, EndsRun, Stop
 
 # Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
 # how the part was left.

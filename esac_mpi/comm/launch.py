@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from mpi4py import MPI
+from esac_mpi.comm.mpi import MPI
 
 LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
 LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
+
+from esac_mpi.comm.mpi import MPI
 
 Wait = Callable[[MPI.Request], None]
 

@@ -18,16 +18,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
-from esac_mpi import schedule
+from esac_mpi.comm import schedule
+from esac_mpi.comm.contracts import Background
 from esac_mpi.comm.dispatch import Dispatch, Work
 from esac_mpi.comm.headers import BACKGROUND, BUSY, CHECKSUM, HEADER, LEFT, STOP, boards, carried_out, compare, judge
 from esac_mpi.comm.launch import abort, library
+from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.node import Node
-from esac_mpi.contracts import Background
-from esac_mpi.stop import GivenUp, Stop
-from esac_mpi.watchdog import Watchdog
+from esac_mpi.host.stop import GivenUp, Stop
+from esac_mpi.host.watchdog import Watchdog
 
 OVERDUE = 1  # tag of the message by which nodes hear that a rank of another one gives up
 REST = 1e-3  # longest sleep between two looks [s]

@@ -1,7 +1,10 @@
-"""The commands, a file each: `esac-mpi NAME` where the package is installed, `python tools/NAME.py` in a checkout.
+"""The commands, a file each: `esac-mpi NAME`, the one way to call them.
+
+May import: host, config, operators, envs, record, comm, play, learners, algorithms, analysis, policies, training, studies.
+Begin with: __main__.py.
 
 A command has its help as docstring, command_line(), and main(arguments) or, where ranks share the work, main(arguments, world),
-which return the exit code. What they are made of is in analysis/, policies/, experiments/, benchmarks/ and stress/.
+which return the exit code. What they are made of is in analysis/, policies/ and studies/.
 """
 
 import ast
@@ -12,7 +15,7 @@ GROUPS = {
     "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity", "waiting"),
     "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
     "study": ("sweep", "search", "experiment", "results"),
-    "the program itself": ("bench", "gpu_check", "torture", "fuzz_config", "completion"),
+    "the shell": ("completion",),
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 WRONG_USAGE = 2  # exit code

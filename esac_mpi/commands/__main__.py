@@ -15,12 +15,12 @@ import os
 import sys
 from importlib import import_module
 
-from esac_mpi import log, streams
-from esac_mpi.batch_system import speaks
 from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
-from esac_mpi.errors import NotSaved, RunError, why_no_mpi
-from esac_mpi.invocation import SCRIPT, called, nowhere, version, without_arguments
-from esac_mpi.stop import EndsRun
+from esac_mpi.host import log, streams
+from esac_mpi.host.batch_system import speaks
+from esac_mpi.host.errors import NotSaved, RunError, why_no_mpi
+from esac_mpi.host.invocation import SCRIPT, called, nowhere, version, without_arguments
+from esac_mpi.host.stop import EndsRun
 
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
@@ -53,7 +53,7 @@ def begun(name: str, arguments: list[str]) -> int:
     """Call a command, on the ranks that there are where it is for several; return its exit code."""
     command = import_module(f"esac_mpi.commands.{name}")
     if name in OVER_RANKS:
-        from esac_mpi.policies.ranks import over_ranks
+        from esac_mpi.comm.command_ranks import over_ranks
 
         return over_ranks(command.main, arguments)
     return command.main(arguments)

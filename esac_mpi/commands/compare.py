@@ -15,7 +15,7 @@ import sys
 from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.comparison import TASK, bits, configurations, differences, machine, recorded
 from esac_mpi.config import ConfigError
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, Unreadable
 
 

@@ -14,7 +14,7 @@ from esac_mpi.analysis.command import parser
 from esac_mpi.commands import NAMES
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.config.fields import NAMES as FIELDS
-from esac_mpi.invocation import SCRIPT
+from esac_mpi.host.invocation import SCRIPT
 
 SWITCHES = ("--help", "--check", "--fresh", "--from")  # of `run`, beside the fields
 BASH = """\

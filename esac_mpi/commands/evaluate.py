@@ -30,13 +30,13 @@ import numpy as np
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import parser, seed
+from esac_mpi.comm.command_ranks import on_all
 from esac_mpi.config.exact import whole
-from esac_mpi.invocation import look_here
-from esac_mpi.paths import given
+from esac_mpi.host.invocation import look_here
+from esac_mpi.host.paths import given
+from esac_mpi.host.streams import answer_alone, as_json
 from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
-from esac_mpi.policies.ranks import on_all
 from esac_mpi.record import Unreadable
-from esac_mpi.streams import answer_alone, as_json
 
 
 def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:

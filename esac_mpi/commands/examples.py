@@ -14,8 +14,8 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.paths import given
-from esac_mpi.shipped import shipped
+from esac_mpi.host.data_files import shipped
+from esac_mpi.host.paths import given
 
 FOLDERS = ("configs", "jobs")
 

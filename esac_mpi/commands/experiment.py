@@ -11,7 +11,7 @@
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
 can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
 lasted so long on so many ranks. Seed 0 comes first; --seeds makes those of some seeds alone, so that machines share one:
-results.py takes several results.csv as one. At its end, and by draw at any time, it writes results.csv, pictures and tables
+results takes several results.csv as one. At its end, and by draw at any time, it writes results.csv, pictures and tables
 into runs/experiments/ID-BUDGET.
 submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
 speeds measures what estimates are made from, random the returns of random actions; both write files beside the experiments.
@@ -29,12 +29,12 @@ from typing import Any
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.config.exact import whole
-from esac_mpi.experiments import design, running
-from esac_mpi.experiments.jobs import submitted
-from esac_mpi.experiments.plan import Planned
-from esac_mpi.experiments.products import Recorder, drawn, keep, recorded
-from esac_mpi.experiments.shown import listing, shown
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
+from esac_mpi.studies.experiments import design, running
+from esac_mpi.studies.experiments.jobs import submitted
+from esac_mpi.studies.experiments.plan import Planned
+from esac_mpi.studies.experiments.products import Recorder, drawn, keep, recorded
+from esac_mpi.studies.experiments.report import listing, shown
 
 STOPPED = 75
 
@@ -84,7 +84,7 @@ def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]
 
 def timed(options: argparse.Namespace) -> Iterator[object]:
     """Measure this machine's speeds for the tasks of all experiments."""
-    from esac_mpi.experiments import stopwatch
+    from esac_mpi.studies.experiments import stopwatch
 
     experiments = [design.experiment(name) for name in design.names()]
     planned = [run for e in experiments for b in ("small", "paper") if b in e.budgets for run in design.runs(e, b, Path())]
@@ -93,7 +93,7 @@ def timed(options: argparse.Namespace) -> Iterator[object]:
 
 def played(options: argparse.Namespace) -> Iterator[object]:
     """Measure what random actions return on tasks."""
-    from esac_mpi.experiments import random_actions
+    from esac_mpi.studies.experiments import random_actions
 
     if options.horizon < 0:
         raise Unusable("--horizon must be at least 0")

@@ -29,7 +29,7 @@ from pathlib import Path
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
 from esac_mpi.analysis.command import ended, opened, parser
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
 from esac_mpi.record import Unreadable
 

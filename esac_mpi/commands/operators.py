@@ -29,17 +29,17 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi import surroundings
 from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.relatives import Relative, Visits, visits, write
+from esac_mpi.comm.command_ranks import on_all
 from esac_mpi.config.exact import whole
-from esac_mpi.invocation import look_here
-from esac_mpi.paths import given
+from esac_mpi.host import process_state
+from esac_mpi.host.invocation import look_here
+from esac_mpi.host.paths import given
 from esac_mpi.policies import offspring
 from esac_mpi.policies.offspring import Study
 from esac_mpi.policies.population import Population, restored
-from esac_mpi.policies.ranks import on_all
 from esac_mpi.record import Unreadable
 
 NUMBERS = {"crossover": 10, "mutation": 10, "visits": 1, "magnitude": 3}  # of pairs or parents
@@ -100,7 +100,7 @@ def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: A
     if len({*world.gather(population.state.generation)}) > 1:
         raise Unusable(f"{options.run}: the run has gone on while its checkpoint was read; try again")
     study = study_of(population, options, world)
-    with surroundings.kept():
+    with process_state.kept():
         found = relatives(study, options)
     seen = visits(found) if study.dimensions else []
     if world.rank == 0:

@@ -41,7 +41,7 @@ from esac_mpi.analysis.command import (
     refuse_unread,
 )
 from esac_mpi.analysis.curves import AXES
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 
 KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
 OF_MACHINES = ("ranks", "updates_per_second")  # options

@@ -18,21 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import Policy, envs, surroundings
+from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
-from esac_mpi.invocation import look_here
-from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.paths import given
+from esac_mpi.host import process_state
+from esac_mpi.host.invocation import look_here
+from esac_mpi.host.paths import given
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
 from esac_mpi.record import Unreadable
-from esac_mpi.rollout import play
 
 LONGEST = 10_000  # what is shown of a task without a time limit [steps]
 RATE = 25.0  # most pictures of a film [1/s]
 GAP = 4  # between the pictures of a strip [pixels]
-watched = surroundings.kept()(play)
+watched = process_state.kept()(play)
 
 
 def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
@@ -80,7 +81,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--seconds", type=float, default=0.0, help="simulated time to show [s]; 0: the whole episode")
     line.add_argument("--frames", type=whole, default=6, help="pictures in the strip (6)")
     line.add_argument("--video", type=given, help="film, .mp4 or .gif")
-    line.add_argument("--seed", type=seed, default=0, help="which start state (0): the first of evaluate.py's")
+    line.add_argument("--seed", type=seed, default=0, help="which start state (0): the first of evaluate's")
     line.add_argument("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
     line.add_argument("--out", type=given, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
     return line

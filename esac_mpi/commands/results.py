@@ -1,4 +1,4 @@
-"""Make tables and pictures of an experiment from the compact record of its runs: CSV files that experiment.py writes.
+"""Make tables and pictures of an experiment from the compact record of its runs: CSV files that experiment writes.
 
     esac-mpi results table CSV [CSV ...] [--measure return|updates|fitness] [--published] [--of VARIANT] [--out FILE]
     esac-mpi results draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
@@ -33,8 +33,8 @@ from esac_mpi.analysis.results.scores import POLICIES, by_task, random_returns, 
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.analysis.results.verdicts import champion_of
-from esac_mpi.experiments.design import FOLDER
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
+from esac_mpi.studies.experiments.design import FOLDER
 
 CHAMPION = "ESAC"
 OF_CURVES = ("x", "seeds", "ranks", "updates_per_second")

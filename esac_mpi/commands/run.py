@@ -6,7 +6,7 @@
 --help lists every setting, with --algorithm NAME those that one algorithm reads. Cost: as the budget says.
 """
 
-from esac_mpi.invocation import look_here
+from esac_mpi.host.invocation import look_here
 
 
 def main(argv: list[str]) -> int:

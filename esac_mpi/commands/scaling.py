@@ -9,7 +9,7 @@ divided by how many times more there are. The parallel efficiency is ideal / mea
 nothing had been evaluated; ideal lines are then left out. --published draws what the paper prints of this task beside it.
 A generation's time is its wall time without the noise-free evaluation, which the paper has not; mean of the last generations on
 the last number of ranks, never the first generation. Per episode: divided by the episodes of the population. One task at a time.
-For a simulation without runs: tools/bench.py scaling. Writes NAME.png and NAME.pdf. Needs matplotlib.
+For a simulation without runs: python -m tools.bench scaling. Writes NAME.png and NAME.pdf. Needs matplotlib.
 Cost: 2 s, and 0.1 s a run.
 """
 
@@ -22,7 +22,7 @@ from esac_mpi.analysis.command import add_runs, ended, opened, parser
 from esac_mpi.analysis.generation_times import times_of
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 
 
 def report(options: argparse.Namespace) -> Iterator[object]:

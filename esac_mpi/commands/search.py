@@ -48,15 +48,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 from esac_mpi.analysis.command import ended, parser, written
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.config.exact import whole
-from esac_mpi.errors import NotSaved
-from esac_mpi.invocation import look_here
-from esac_mpi.paths import given
+from esac_mpi.host.errors import NotSaved
+from esac_mpi.host.invocation import look_here
+from esac_mpi.host.paths import given
 
 
 def taken(options: argparse.Namespace) -> int:
     """Take trials, on all ranks there are; return the exit code."""
-    from esac_mpi.policies.ranks import over_ranks
-    from esac_mpi.search.work import search
+    from esac_mpi.comm.command_ranks import over_ranks
+    from esac_mpi.studies.search.trial_ranks import search
 
     look_here()
     return over_ranks(lambda _, world: search(options.study, world, options.max_hours, options.run_dir), [])
@@ -65,7 +65,7 @@ def taken(options: argparse.Namespace) -> int:
 def said(options: argparse.Namespace) -> Iterator[object]:
     """Yield what is asked of a study. Raises Unusable."""
     from esac_mpi.record import Unsaved
-    from esac_mpi.search import shown, study
+    from esac_mpi.studies.search import report, study
 
     found = study.read(options.study)
     if options.action == "jobs":
@@ -75,7 +75,7 @@ def said(options: argparse.Namespace) -> Iterator[object]:
         study.refuse_task(found, study.checked(found, lambda text: None)[0])
         try:
             study.begin(found)
-            lines = [*shown.jobs(found, options.study, options.tasks)]
+            lines = [*report.jobs(found, options.study, options.tasks)]
         except (Unsaved, OSError) as error:
             told = f"{error.filename or found.path}: {error.strerror}" if isinstance(error, OSError) else str(error)
             raise Failed(f'{told}; directory = "..." in {found.source} says where', NotSaved.code) from error
@@ -83,11 +83,11 @@ def said(options: argparse.Namespace) -> Iterator[object]:
         return
     study.refuse_another(found)
     if options.action == "best":
-        yield from written(shown.best(found).rstrip(), options.out)
+        yield from written(report.best(found).rstrip(), options.out)
     elif options.top < 0:
         raise Unusable(f"--top must be 0 or more, got {options.top}")
     else:
-        yield from (shown.rows if options.json else shown.table)(found, options.top)
+        yield from (report.rows if options.json else report.table)(found, options.top)
 
 
 def command_line() -> argparse.ArgumentParser:

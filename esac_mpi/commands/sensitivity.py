@@ -6,7 +6,7 @@
 A point is the mean over the runs of one value, its bar the 95 % bootstrap interval of that mean; a single run is a point alone.
 A panel per task, a line per algorithm and other settings. A field without a table (sigma) is each algorithm's own.
 --measure mean is the population's mean fitness over all generations, as in Figure 2. --normalise divides by the best value of a
-line and puts all tasks into one panel, as in Figure 6. tools/sweep.py makes such runs. Writes NAME.png and NAME.pdf. Needs
+line and puts all tasks into one panel, as in Figure 6. esac-mpi sweep makes such runs. Writes NAME.png and NAME.pdf. Needs
 matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser, refuse_unread, tell_unfinished
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config.exact import whole
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:

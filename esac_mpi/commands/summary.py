@@ -35,9 +35,9 @@ from esac_mpi.analysis.names import POLICIES, policy_order
 from esac_mpi.analysis.summaries import summary
 from esac_mpi.analysis.tables import aligned
 from esac_mpi.config import ConfigError
-from esac_mpi.log import compact, duration
+from esac_mpi.host.log import compact, duration
+from esac_mpi.host.streams import as_json
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
-from esac_mpi.streams import as_json
 
 COLUMNS = {
     "status": "{}", "task": "{}", "algorithm": "{}", "seed": "{}", "ranks": "{}", "generation": "{}", "steps": "{}",

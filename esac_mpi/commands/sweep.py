@@ -18,9 +18,9 @@ from pathlib import Path
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
-from esac_mpi.experiments.jobs import SCRIPTS, without_scripts
-from esac_mpi.experiments.sweeps import checked, lines
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
+from esac_mpi.studies.experiments.jobs import SCRIPTS, without_scripts
+from esac_mpi.studies.experiments.sweeps import checked, lines
 
 
 def write(options: argparse.Namespace) -> Iterator[object]:

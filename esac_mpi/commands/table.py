@@ -31,7 +31,7 @@ from esac_mpi.analysis.published import book, published
 from esac_mpi.analysis.run_tables import described, table_of
 from esac_mpi.analysis.tables import rendered
 from esac_mpi.config.exact import whole
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 
 RATES = "pderl-fates"  # what is printed there is no return
 PRINTED = tuple(name for name in book() if not name.endswith("-times"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import add_labels, add_runs, ended, opened, parser
 from esac_mpi.analysis.curves import AXES
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 
 
 def pictures(options: argparse.Namespace) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from esac_mpi.analysis import waiting
 from esac_mpi.analysis.command import add_runs, ended, opened, parser, written
 from esac_mpi.analysis.published import book
 from esac_mpi.config.exact import whole
-from esac_mpi.paths import given
+from esac_mpi.host.paths import given
 
 
 def tables(options: argparse.Namespace) -> Iterator[object]:

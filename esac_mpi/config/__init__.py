@@ -1,5 +1,8 @@
 """Hyperparameters: every field declared once, with its default, unit, source, bounds and conditions.
 
+May import: host.
+Begin with: run.py and evolution.py for the tables, whole.py for how they make one Config.
+
 Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C), then
 our own measurement (M); when ESAC's phases run and what passes between its halves is by default what came out best (readings.py
 has the paper's). A TOML file and the command line hold only what differs. A table stands with its family (run, evolution,

@@ -6,18 +6,18 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, get_args, get_origin
 
-from esac_mpi import streams
 from esac_mpi.config import kwargs
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.exact import whole
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
 from esac_mpi.config.files import read_file
 from esac_mpi.config.help import read_by
-from esac_mpi.config.instead import no_file
 from esac_mpi.config.joining import joined
 from esac_mpi.config.names import known
 from esac_mpi.config.whole import ALGORITHMS, Config
-from esac_mpi.invocation import program
+from esac_mpi.config.wrong_file import no_file
+from esac_mpi.host import streams
+from esac_mpi.host.invocation import program
 
 
 def as_words(value: Any) -> list[str]:

@@ -12,13 +12,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 from esac_mpi.config.bounds import AUTO, PLAIN, Plain
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import DEFAULTS, NAMES, hint, takes_auto
-from esac_mpi.config.former import current
-from esac_mpi.config.instead import no_file, other_use
 from esac_mpi.config.kwargs import gathered
 from esac_mpi.config.names import known
+from esac_mpi.config.old_fields import current
 from esac_mpi.config.whole import Config
-from esac_mpi.directory import CONFIG, is_run
-from esac_mpi.paths import given
+from esac_mpi.config.wrong_file import no_file, other_use
+from esac_mpi.host.paths import given
+from esac_mpi.host.run_directory import CONFIG, is_run
 
 # no part of a run: a directory is moved, a job has its own limit, and a change is let be once
 UNSAVED = ("run_dir", "max_hours", "task.changed")

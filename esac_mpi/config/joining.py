@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import paths
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES, flatten, updated, value_of
 from esac_mpi.config.files import from_table
@@ -15,6 +14,7 @@ from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
 from esac_mpi.config.sources import names_alone, resolved, set_in_vain, without_default_budget, without_reading
 from esac_mpi.config.whole import Config, table_of
+from esac_mpi.host import paths
 
 PATHS = ("run_dir", "start_from", "aes_rl.replay")
 Hear = Callable[[str], None]

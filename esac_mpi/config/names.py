@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.fields import NAMES
-from esac_mpi.config.former import FORMER
+from esac_mpi.config.old_fields import FORMER
 
 RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"
 ELSEWHERE = {"resume": RESUMES, "continue": RESUMES}  # words of other programs for what is asked otherwise here

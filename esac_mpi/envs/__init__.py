@@ -1,4 +1,7 @@
-"""Environments: `make(id)` gives any task the same small interface. One adapter file per library, imported when asked for.
+"""Environments: `make(id)` gives any task the same small interface; an adapter file per library.
+
+May import: host, config, operators.
+Begin with: `make` below, then gymnasium_env.py.
 
 An episode is a function of its seed and the actions alone: it equals itself, bit by bit, in a fresh environment and after
 ten other episodes. The adapters see to that where a library does not.
@@ -17,8 +20,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi import kernels, surroundings
-from esac_mpi.stop import EndsRun, GivenUp
+from esac_mpi.host import process_state
+from esac_mpi.host.stop import EndsRun, GivenUp
+from esac_mpi.operators import kernels
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
@@ -49,7 +53,7 @@ def broken(id: str, what: str, error: BaseException) -> TaskError:
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     hint = f"; {RETURNED}" if "to unpack" in said else ""
     if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
-        hint = f"; looked for in {surroundings.directory()}, to which a task is brought back: name the file in full"
+        hint = f"; looked for in {process_state.directory()}, to which a task is brought back: name the file in full"
     return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
 
 
@@ -143,7 +147,7 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
         return CyclicMDP(id, task_horizon(id, RULES[id][1], horizon))
     adapter = _adapter(id)
     try:
-        with surroundings.kept():
+        with process_state.kept():
             return drawn_or_not(lambda: adapter(id, horizon, kwargs))
     except (TaskError, ImportError, UnstablePhysics):
         raise

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from esac_mpi import kernels
 from esac_mpi.envs import is_of
-from esac_mpi.turns import LONGEST
+from esac_mpi.host.cooperative import LONGEST
+from esac_mpi.operators import kernels
 
 Call = tuple[Any, ...]  # a function and its arguments
 Calls = Sequence[Call]

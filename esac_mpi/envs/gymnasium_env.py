@@ -20,7 +20,6 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
-from esac_mpi import surroundings
 from esac_mpi.envs import (
     NO_KWARGS,
     OWN,
@@ -40,6 +39,7 @@ from esac_mpi.envs.closed_loop import is_unstable
 from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.envs.registered import origin
+from esac_mpi.host import process_state
 
 mujoco = import_mujoco()
 
@@ -136,7 +136,7 @@ class GymnasiumEnv:
     def _raise_known(self, error: BaseException) -> None:
         """Raise what an error of the library's environment means, where that is known."""
         if isinstance(error, SystemExit):
-            surroundings.end_child(self._process)
+            process_state.end_child(self._process)
             raise LeftPython.by(error, self.id, "played") from error
         if is_unstable(error):
             raise UnstablePhysics(f"{self.id}: {error}") from error

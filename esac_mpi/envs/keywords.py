@@ -12,7 +12,7 @@ from esac_mpi.envs import TaskError, UnstablePhysics, nearest
 OURS = {  # name: why it is not for a user to set
     "id": "task.id says it",
     "disable_env_checker": "the start has a check of its own (docs/tasks.md)",
-    "render_mode": "nothing is drawn in training; tools/render.py draws",
+    "render_mode": "nothing is drawn in training; esac-mpi render draws",
     "random": "seeds are addressed by episode",
 }
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from esac_mpi import surroundings
 from esac_mpi.envs import Env, LeftPython, TaskError, UnstablePhysics, broken
-from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.stop import GivenUp
+from esac_mpi.host import process_state
+from esac_mpi.host.stop import GivenUp
+from esac_mpi.operators.noise import Purpose, generator, integer
 
 STRETCHES = ((0, 40), (1, 20), (0, 40))  # which start states and actions, and how many steps; the last is the first again
 PROBE_STEPS = sum(steps for _, steps in STRETCHES)
@@ -51,7 +51,7 @@ def played(env: Env) -> Probe:
     """Play a task's stretches, see `probe`. Raises TaskError where that cannot be done."""
     env.not_finite = ""
     try:
-        with suppress(UnstablePhysics), surroundings.kept():  # of one start state
+        with suppress(UnstablePhysics), process_state.kept():  # of one start state
             size = env.reset(integer(0, Purpose.PROBE)).size
             if size != env.observation_size:
                 raise TaskError(f"{env.id} observes {size} numbers, and its observation_space has {env.observation_size}.")
@@ -75,9 +75,9 @@ def probe(env: Played) -> Probe:
     """
     found, changes = list[dict[str, tuple[bytes, ...]]](), set[str]()
     for stretch in STRETCHES:
-        with surroundings.kept() as changed:
+        with process_state.kept() as changed:
             found.append(dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)))
-        changes = surroundings.NEEDED & {*changed}
+        changes = process_state.NEEDED & {*changed}
     if changes:
         remedy = "change that when the task is made, or put it back before reset and step return (docs/tasks.md)"
         raise TaskError(f"{env.id}: its episodes change what a run needs as it is, {', '.join(sorted(changes))}; {remedy}")

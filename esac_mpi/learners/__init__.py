@@ -1,4 +1,8 @@
-"""Gradient learners, one file per algorithm. Torch lives in them: this module imports it only when a learner is made."""
+"""Gradient learners, a file an algorithm; torch lives in them, and is imported when one is made.
+
+May import: host, config, operators, envs, record, comm, play.
+Begin with: sac.py and sac_update.py; base.py has what they share.
+"""
 
 import gc
 import os
@@ -13,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config
-from esac_mpi.policy import Layout
-from esac_mpi.stop import EndsRun
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.operators.policy import Layout
 
 
 class NoDevice(Exception):

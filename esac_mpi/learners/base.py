@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from esac_mpi import config as configuration
-from esac_mpi import turns
 from esac_mpi.envs import Env
-from esac_mpi.kernels import layer_normalised
+from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.learners.network import Adam, Network, Operations, assign
 from esac_mpi.learners.replay import Held, Replay
 from esac_mpi.learners.training import Streams
-from esac_mpi.learning import Phase, Steps
-from esac_mpi.policy import Layer, Layout, Normaliser
+from esac_mpi.operators.kernels import layer_normalised
+from esac_mpi.operators.policy import Layer, Layout, Normaliser
+from esac_mpi.play.learner_phases import Phase, Steps
 
 
 def device(options: configuration.Learner) -> torch.device:
@@ -124,7 +124,7 @@ class GradientLearner(ABC):
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return turns.run(self.begin(env, k, episodes, steps, cut, sums))
+        return cooperative.run(self.begin(env, k, episodes, steps, cut, sums))
 
     def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.

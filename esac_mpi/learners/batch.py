@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from esac_mpi.policy import CLIP, Normaliser
-from esac_mpi.transitions import columns, width
+from esac_mpi.operators.policy import CLIP, Normaliser
+from esac_mpi.play.transitions import columns, width
 
 
 class Upload:

@@ -20,7 +20,7 @@ from esac_mpi.learners.deterministic import Parts
 from esac_mpi.learners.network import Adam, Operations, assign
 from esac_mpi.learners.td3 import CRITIC1, CRITIC2, Update
 from esac_mpi.learners.training import Streams
-from esac_mpi.learning import Phase, Steps
+from esac_mpi.play.learner_phases import Phase, Steps
 
 
 class CEM(GradientLearner):

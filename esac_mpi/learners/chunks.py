@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from esac_mpi.host.cooperative import ON_DEVICE, run
 from esac_mpi.learners.gpu import Gpu, Work
 from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.network import Adam, Operations
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams, streams
-from esac_mpi.turns import ON_DEVICE, run
 
 CHUNK = 256  # updates that the device is given ahead, at most twice
 SLICE = 16  # of them, that are drawn and launched without a break, as one graph: 1.5 ms of drawing, with 17 numbers an action

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.config import Config
+from esac_mpi.host.data_files import other_source
 from esac_mpi.learners import NoDevice
-from esac_mpi.shipped import other_source
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
-BUILT = importlib.util.find_spec("esac_mpi._learner") is not None
-LEARNER: Any = importlib.import_module("esac_mpi._learner") if BUILT else None
+BUILT = importlib.util.find_spec("esac_mpi.learners._learner") is not None
+LEARNER: Any = importlib.import_module("esac_mpi.learners._learner") if BUILT else None
 INTERFACE = 2  # what _learner.c takes and returns
 if BUILT and getattr(LEARNER, "INTERFACE", 1) != INTERFACE:
     raise other_source(LEARNER.__file__, "learners/cpu.py")
@@ -89,7 +89,7 @@ def why_not_mkl() -> str:
 
 def mkl_library() -> Path | None:
     """Return where the library is that answers for MKL, None where it was not built."""
-    found = importlib.util.find_spec("esac_mpi._mkl")
+    found = importlib.util.find_spec("esac_mpi.learners._mkl")
     return Path(found.origin) if found and found.origin else None
 
 

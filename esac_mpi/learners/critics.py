@@ -6,9 +6,9 @@ follows every layer but the last. In its flat vector the two first layers come o
 
 import numpy as np
 
-from esac_mpi import genetics
 from esac_mpi.config import Config
-from esac_mpi.policy import Layout
+from esac_mpi.operators import genetics
+from esac_mpi.operators.policy import Layout
 
 OBSERVATION, ACTION, JOINT = 17, 18, 19  # which network initial weights are drawn for
 

@@ -16,7 +16,7 @@ from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.batch import Batch, Upload
 from esac_mpi.learners.network import Adam, Network, Operations, Pass
 from esac_mpi.learners.training import Streams
-from esac_mpi.policy import Normaliser
+from esac_mpi.operators.policy import Normaliser
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from esac_mpi.learners.network import Network, Operations, Pass, cast
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 
 class Critic:

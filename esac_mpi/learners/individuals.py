@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from esac_mpi import turns
 from esac_mpi.config import Config
+from esac_mpi.host import cooperative
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass, assign
 from esac_mpi.learners.offspring import one_thread
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 SLICE = 10  # updates between two turns of other work, at most
 
@@ -41,7 +41,7 @@ class Individuals:
         self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
     ) -> np.ndarray:
         """Return theta, float32 [d], after `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay."""
-        return turns.run(self.training(theta, critic, states, updates, random))
+        return cooperative.run(self.training(theta, critic, states, updates, random))
 
     def training(
         self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
@@ -50,7 +50,7 @@ class Individuals:
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
         adam, seen = Adam(self._actor.values, self._actor.gradient, self._rate), self._taken[:, : states.shape[1]].numpy()
-        done, turn = 0, turns.Turn(SLICE)
+        done, turn = 0, cooperative.Turn(SLICE)
         while done < updates:
             with one_thread():
                 over = False

@@ -9,7 +9,7 @@ from esac_mpi.config import Config
 from esac_mpi.learners.critics import critic_size, layouts
 from esac_mpi.learners.erl_critic import Critic, CriticPass
 from esac_mpi.learners.network import Network, Operations, Pass, assign
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 Judging = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (states [n, o], actions [n, a]) -> Q, float32 [n]
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from esac_mpi.kernels import LAYER_NORM_EPSILON
-from esac_mpi.policy import Layer, Layout
+from esac_mpi.operators.kernels import LAYER_NORM_EPSILON
+from esac_mpi.operators.policy import Layer, Layout
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
 RELU_BACKWARD = torch.ops.aten.threshold_backward.grad_input

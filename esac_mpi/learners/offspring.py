@@ -20,7 +20,7 @@ from torch import Tensor
 from esac_mpi.config.genetic import imitations
 from esac_mpi.learners.judges import Judging
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 
 @contextmanager

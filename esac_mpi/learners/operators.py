@@ -4,7 +4,7 @@ import numpy as np
 
 from esac_mpi.config import Config
 from esac_mpi.learners import critics, judges, offspring
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 
 class GeneticOperators:

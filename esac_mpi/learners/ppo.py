@@ -29,16 +29,16 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import set_random_seed
 
-from esac_mpi import log, turns
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
-from esac_mpi.kernels import count_in
+from esac_mpi.host import cooperative, log
 from esac_mpi.learners import Start, base, gpu, training
 from esac_mpi.learners.network import assign
 from esac_mpi.learners.ppo_rollout import Episode, RewardScale, Row
-from esac_mpi.learning import Phase, Steps
-from esac_mpi.noise import Purpose, integer
-from esac_mpi.policy import LOGIT_SCALE, Layout, Normaliser
+from esac_mpi.operators.kernels import count_in
+from esac_mpi.operators.noise import Purpose, integer
+from esac_mpi.operators.policy import LOGIT_SCALE, Layout, Normaliser
+from esac_mpi.play.learner_phases import Phase, Steps
 
 WEIGHTS = 19  # which network initial weights are drawn for
 SAMPLING, SHUFFLING = 0, 1  # members of a phase's address
@@ -122,7 +122,7 @@ class PPO:
 
     def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
-        return turns.run(self.begin(env, k, episodes, steps, cut, sums))
+        return cooperative.run(self.begin(env, k, episodes, steps, cut, sums))
 
     def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
         """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.

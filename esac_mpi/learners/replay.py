@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.transitions import columns, joined, read_ring, width, write_ring
+from esac_mpi.play.transitions import columns, joined, read_ring, width, write_ring
 
 
 class Replay:

@@ -26,7 +26,7 @@ from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.learners.network import Adam, Network
 from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.learners.training import Streams
-from esac_mpi.policy import Layout
+from esac_mpi.operators.policy import Layout
 
 LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19  # which network initial weights are drawn for
 

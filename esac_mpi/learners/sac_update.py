@@ -19,7 +19,7 @@ from torch import Tensor
 from esac_mpi import config
 from esac_mpi.learners.batch import Batch, Upload
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
-from esac_mpi.policy import Normaliser
+from esac_mpi.operators.policy import Normaliser
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # public code of 2018a
 STATISTICS = ("critic_loss", "actor_loss", "value_loss", "mean_q", "temperature", "entropy")

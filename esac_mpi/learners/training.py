@@ -12,11 +12,11 @@ import numpy as np
 
 from esac_mpi.config import exact
 from esac_mpi.envs import Env, UnstablePhysics, transition
-from esac_mpi.kernels import count_in
 from esac_mpi.learners.replay import Replay
-from esac_mpi.learning import Phase, Steps
-from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.policy import Layer, Normaliser
+from esac_mpi.operators.kernels import count_in
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.operators.policy import Layer, Normaliser
+from esac_mpi.play.learner_phases import Phase, Steps
 
 
 class Streams(NamedTuple):

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import envs, surroundings
+from esac_mpi import envs
 from esac_mpi.algorithms import head_scale_of
 from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
-from esac_mpi.noise import Purpose, generator, integer
-from esac_mpi.rollout import play
+from esac_mpi.host import process_state
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.play.rollout import play
 
 
 class Misfit(Exception):
@@ -33,7 +34,7 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
     return env
 
 
-@surroundings.kept()
+@process_state.kept()
 def episodes(
     world: Any, env: envs.Env, policy: Any, count: int, seed: int, weight_noise: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:

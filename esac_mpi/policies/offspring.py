@@ -17,11 +17,11 @@ from esac_mpi.algorithms import erl_births
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.relatives import Relative
 from esac_mpi.config import updated
-from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.operators.policy import Policy
+from esac_mpi.operators.selection import Births, Kind
+from esac_mpi.play.rollout import play
 from esac_mpi.policies.population import Population
-from esac_mpi.policy import Policy
-from esac_mpi.rollout import play
-from esac_mpi.selection import Births, Kind
 
 CHILDREN = {"n_point": "n-point child", "distillation": "distilled child"}
 MUTANTS = {"gaussian": "Gaussian", "proximal": "proximal"}

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi import envs, epsilon, learners, state
+from esac_mpi import envs, learners
 from esac_mpi.algorithms import erl, erl_state
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.config import ERL, updated
-from esac_mpi.params import Params, make_env, make_layout
-from esac_mpi.policies.ranks import Alone
+from esac_mpi.play import epsilon, state
+from esac_mpi.play.params import Params, make_env, make_layout
 from esac_mpi.record import Checkpoint, Refused, RunFiles
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import surroundings
 from esac_mpi.envs import Env
-from esac_mpi.noise import Purpose, generator, integer
+from esac_mpi.host import process_state
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.play.rollout import play
 from esac_mpi.policies.posture import Body
 from esac_mpi.policies.stage import Watched
-from esac_mpi.rollout import play
 
 WINDOW = 100  # [steps]
 LEAN, BALANCED, FALLEN = 20.0, 0.8, 0.5  # [degrees], [heights in standing]
@@ -49,7 +49,7 @@ class Trial:
         return "fell and came back" if (self.height < FALLEN).any() else "did not fall"
 
 
-@surroundings.kept()
+@process_state.kept()
 def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
     """Play the first WINDOW steps from tilted starts, even trials leaning forward, odd ones backward. Raises NoTilt."""
     body, found = Body(env), []

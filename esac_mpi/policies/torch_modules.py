@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from esac_mpi.kernels import LAYER_NORM_EPSILON
+from esac_mpi.operators.kernels import LAYER_NORM_EPSILON
 
 
 def fill(network: Any, arrays: list[np.ndarray]) -> None:

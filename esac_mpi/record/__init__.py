@@ -1,13 +1,17 @@
 """What a run leaves on disk: checkpoints, metrics, status and the best policy. Only rank 0 comes here.
 
+May import: host, config, operators, envs.
+Begin with: run.py, then files.py; nothing else imports h5py.
+
 run.py is the run that writes, reading.py what others read of it. Files are published whole, never appended in place (files.py),
-so that a reader who has one open never disturbs the run. run.lock is held as long as the run lives (lock.py, held.py).
+so that a reader who has one open never disturbs the run. run.lock is held as long as the run lives (lock.py,
+locked_directory.py).
 """
 
 from esac_mpi.record.checkpoints import Checkpoint
+from esac_mpi.record.directory_check import settings_of
 from esac_mpi.record.errors import Away, Refused, Unreadable, Unsaved
 from esac_mpi.record.files import digest, publish, read
-from esac_mpi.record.place import settings_of
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
 from esac_mpi.record.sources import begun_otherwise, source

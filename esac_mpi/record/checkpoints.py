@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, ConfigError, from_table, updated
-from esac_mpi.directory import CHECKPOINT, METRICS, PREVIOUS
+from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.errors import Away, OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import TAIL, Arrays, read

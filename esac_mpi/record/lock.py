@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from esac_mpi import batch_system
-from esac_mpi.directory import LOCK
+from esac_mpi.host import batch_system
+from esac_mpi.host.run_directory import LOCK
 from esac_mpi.record.errors import Refused
 
 BEAT = 30.0  # time between two touches by the holder [s]

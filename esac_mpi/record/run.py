@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, to_toml
-from esac_mpi.directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
-from esac_mpi.record import lock, place, reading, replays, task
+from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
+from esac_mpi.record import directory_check, lock, reading, replays, task_identity
 from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.errors import Away, Unreadable, Unsaved
 from esac_mpi.record.files import Arrays, digest, image, replace
-from esac_mpi.record.held import Held
 from esac_mpi.record.history import HISTORY, History, manifest
+from esac_mpi.record.locked_directory import Held
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.replays import REPLAY, Replay, Segment
 from esac_mpi.record.status import died, read_status, starts, write_status, writer
@@ -71,18 +71,18 @@ class Run:
         """
         run = cls(path, config, provenance)
         try:
-            place.check(run.path)
+            directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 run._held.take(create=False)
-            run.aside = place.aside(run.path) if fresh else ""
+            run.aside = directory_check.aside(run.path) if fresh else ""
             if run.aside:
-                place.move_aside(run.path, run.aside)
+                directory_check.move_aside(run.path, run.aside)
                 run._held.let_go()
             run._find()
             run._take()
         except OSError as error:
             run.close()
-            raise place.problem(run.path, error) from error
+            raise directory_check.problem(run.path, error) from error
         except BaseException:
             run.close()
             raise
@@ -98,15 +98,15 @@ class Run:
         """
         run = cls(path, config, provenance)
         try:
-            place.check(run.path)
+            directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 lock.ask(run.path, lock.patience() if waits else 0.0)
-            run.aside = place.aside(run.path) if fresh else ""
+            run.aside = directory_check.aside(run.path) if fresh else ""
             if not run.aside:
                 run._find()
                 run._look_back(read_status(run.path))
         except OSError as error:
-            raise place.problem(run.path, error) from error
+            raise directory_check.problem(run.path, error) from error
         return run
 
     @classmethod
@@ -117,7 +117,7 @@ class Run:
     def _find(self) -> None:
         """Find the checkpoint to go on from, if any. Raises Refused for one of another run or task, Unreadable."""
         self.restored = newest(self.path)
-        place.compare(self.path, self.restored, self.config)
+        directory_check.compare(self.path, self.restored, self.config)
         if self.restored is not None:
             self.begins_from(self.restored.attributes.get("start", ""))
             self._compare_task(self.restored)
@@ -130,10 +130,10 @@ class Run:
         """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
         was = restored.attributes
         self._attributes["settled"] = was.get("settled", "")
-        self.task_changed = task.changes(was, self._attributes)
+        self.task_changed = task_identity.changes(was, self._attributes)
         if self.config.task.changed == "refuse":
-            task.refuse(self.path, self.task_changed)
-        if told := task.told(was, restored.generation, self.task_changed):
+            task_identity.refuse(self.path, self.task_changed)
+        if told := task_identity.told(was, restored.generation, self.task_changed):
             self._attributes["task_changes"] = told
 
     def _take(self) -> None:
@@ -285,7 +285,7 @@ class Run:
         """Restore the checkpoint before the newest one, and return it. Raises Unreadable, Refused."""
         before = newest(self.path, problem)
         assert before is not None
-        place.compare(self.path, before, self.config)
+        directory_check.compare(self.path, before, self.config)
         self.restored, self._since = before, before.generation
         self._compare_task(before)
         self._load(before)

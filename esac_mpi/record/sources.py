@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.config import Config, ConfigError, differences, table_of
-from esac_mpi.directory import CONFIG
-from esac_mpi.record import task
+from esac_mpi.host.run_directory import CONFIG
+from esac_mpi.record import task_identity
 from esac_mpi.record.errors import Away, Refused, Unreadable
 from esac_mpi.record.reading import Columns, RunFiles, open_run
 
@@ -26,7 +26,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         raise Refused(f"{name}: {error}") from error
     if path.resolve() == run_dir.resolve():
         wrong = "is the run directory itself; choose another --run-dir"
-    if not wrong and config.task.changed == "refuse" and (changed := task.changes(found.provenance, now)):
+    if not wrong and config.task.changed == "refuse" and (changed := task_identity.changes(found.provenance, now)):
         wrong = f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it all the same"
     if wrong:
         raise Refused(f"{name}: {path} {wrong}")

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from esac_mpi import batch_system
+from esac_mpi.host import batch_system
+from esac_mpi.host.streams import as_json
 from esac_mpi.record.errors import Unsaved
 from esac_mpi.record.files import replace
-from esac_mpi.streams import as_json
 
 STATUS = "status.json"
 

@@ -19,7 +19,7 @@ from esac_mpi.analysis.clock.core import Core
 from esac_mpi.analysis.clock.recorded import Machine, bears_offspring, duration, ends, phases_beside, teaches, times
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.clock.cluster import Cluster
+from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
 
 RANKS = tuple(2**i for i in range(11))

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import schedule
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import recorded_tasks
 from esac_mpi.analysis.clock.core import AS_RECORDED, Core, paces
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.clock.generations import Generation, ticks
+from esac_mpi.comm import schedule
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.comm.clock.generations import Generation, ticks
 from esac_mpi.config import individuals
 from esac_mpi.record import RunFiles
 

@@ -16,10 +16,10 @@ from typing import Any, cast
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.clock.cluster import Cluster
-from esac_mpi.clock.giving import Arrival, Giving, piece
-from esac_mpi.clock.giving import queue as clock_of
-from esac_mpi.clock.tasks import Piece, Queue, Section
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
+from esac_mpi.comm.clock.task_order import queue as clock_of
+from esac_mpi.comm.clock.tasks import Piece, Queue, Section
 from esac_mpi.record import RunFiles
 
 Parts = dict[str, np.ndarray]  # as of recorded.py

@@ -12,7 +12,7 @@ from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall, after, whose
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
-from esac_mpi.log import compact
+from esac_mpi.host.log import compact
 
 STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
     "IQM": aggregates.iqm,

@@ -22,7 +22,7 @@ from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row, form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest, reached
-from esac_mpi.invocation import called
+from esac_mpi.host.invocation import called
 
 FIELD, AXIS = "better", WALL
 Random = dict[str, dict[str, float]]  # {task: what is known of the returns of uniform random actions, "mean" of it}

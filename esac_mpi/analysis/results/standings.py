@@ -17,7 +17,7 @@ from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wa
 from esac_mpi.analysis.results.verdicts import verdicts
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.analysis.tables import text as as_printed
-from esac_mpi.log import compact
+from esac_mpi.host.log import compact
 
 MEASURES = {
     "return": ("better", "mean return of a noise-free evaluation, of the better of a run's policies each time"),

@@ -66,7 +66,7 @@ def on_machine(rows: Iterable[Row], machine: Machine) -> tuple[list[Row], bool]:
     """
     clocks = [(row, clock_of(row)) for row in rows]
     if between := max((grid.estimated(clock, machine) for _, clock in clocks), key=len, default=""):
-        note(f"{between}: estimated between recorded times, up to a third off; plot.py and table.py of the runs have it exactly")
+        note(f"{between}: estimated between recorded times, up to a third off; plot and table of the runs have it exactly")
     found = [dataclasses.replace(row, wall_seconds=grid.at(clock, row.gradient_updates, machine)) for row, clock in clocks]
     return found, bool(between)
 
@@ -75,7 +75,7 @@ def clock_of(row: Row) -> grid.Times:
     """Return when a row's run would have stood there, by ranks and updates/s. Raises Unusable."""
     name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
     if not row.clock:
-        raise Unusable(f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment.py draw")
+        raise Unusable(f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment draw")
     try:
         return grid.parsed(row.clock)
     except ValueError as error:

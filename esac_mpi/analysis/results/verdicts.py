@@ -8,7 +8,7 @@ from esac_mpi.analysis.intervals import DRAWS, LEVEL
 from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.results.traces import WALL, Sections, Wall, counted, reached, values
 from esac_mpi.analysis.tables import markdown
-from esac_mpi.log import compact
+from esac_mpi.host.log import compact
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:

@@ -1,0 +1,84 @@
+"""Ranks on equal nodes, and how long they take for what the program deals to them."""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from esac_mpi.comm import schedule
+
+HEADER = 5  # numbers of a rank that ride on every exchange
+HOST_PER_UPDATE = 5e-5  # of rank 0's core where a device makes the updates [s]; assumed
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Ranks on equal nodes, filled one after the other, and the network between the nodes."""
+
+    ranks: int
+    cores_per_node: int = 64
+    latency: float = 5e-6  # of a message between nodes, with MPI's own share [s]
+    bandwidth: float = 10e9  # between nodes [bytes/s]
+    barrier: float = 20e-6  # of a step of a barrier inside a node: polling sleeps 5 us and longer [s]
+
+    @property
+    def locals(self) -> list[int]:
+        """Ranks of each node [nodes]."""
+        full, rest = divmod(self.ranks, self.cores_per_node)
+        return [self.cores_per_node] * full + [rest] * (rest > 0)
+
+    def send(self, nbytes: float) -> float:
+        """Return the time of an allgather or broadcast between the nodes' leaders [s]."""
+        hops = steps(len(self.locals))
+        return hops * self.latency + nbytes / self.bandwidth if hops else 0.0
+
+    def sync(self) -> float:
+        """Return the time of a barrier inside the largest node [s]."""
+        return steps(max(self.locals)) * self.barrier
+
+    def exchange(self, count: int, columns: int) -> float:
+        """Return the time of an allgather of so many numbers of each of `count` pieces of work, and of every rank's [s]."""
+        return 2 * self.sync() + self.send(8 * (columns * count + HEADER * self.ranks))
+
+    def share(self, blocks: float) -> float:
+        """Return the part of an update of so many blocks that the busiest rank makes; every node makes the whole update."""
+        return min(math.ceil(math.ceil(blocks) / min(self.locals)), blocks) / blocks
+
+    def spread(self, durations: np.ndarray, expected: np.ndarray, busy: float = 0.0, learning: bool = False) -> float:
+        """Return when the last of the pieces of work [n] [s] ends, dealt as the program does by how long they are expected.
+
+        Rank 0 takes none before `busy` [s], and none is meant for it if it learns.
+        """
+        locals, ends = self.locals, []
+        capacity = np.array(locals)
+        capacity[0] -= learning
+        for node, share in enumerate(schedule.deal(expected, capacity)):
+            free = [0.0] * locals[node]
+            if node == 0:
+                free[0] = busy
+            ends.append(list_schedule(durations[share], free))
+        return max(ends)
+
+
+def steps(parties: int) -> int:
+    """Return the steps of a tree over so many parties: ceil(log2 parties)."""
+    return math.ceil(math.log2(parties)) if parties > 1 else 0
+
+
+def list_schedule(durations: Sequence[float] | np.ndarray, free: Sequence[float]) -> float:
+    """Give each task, in order, to whoever is free first; return when the last task ends, 0 without tasks.
+
+    `free` holds the time at which each worker becomes free [workers] [s].
+    """
+    idle = sum(when == 0.0 for when in free)
+    if len(durations) <= idle:  # each has one of its own
+        return float(max(durations, default=0.0))
+    workers, end = list(free), 0.0
+    heapq.heapify(workers)
+    for duration in np.asarray(durations, float).tolist():
+        finish = workers[0] + duration
+        heapq.heapreplace(workers, finish)
+        end = max(end, finish)
+    return end

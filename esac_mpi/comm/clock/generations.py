@@ -1,0 +1,147 @@
+"""Generations as a cluster goes through them, event by event, in the program's own order.
+
+    record      rank 0 writes the row before, while the others begin their members
+    lesson      a phase that begins with the generation, on rank 0 beside its members, and ends in it
+    members     dealt to the nodes by esac_mpi.comm.schedule.deal, within a node to the first free rank; then an exchange
+    trained     members that wait for those, and, where they learn from it, for the rest of the lesson
+    serial      what every rank, or rank 0 for all, does once: ranks, winners, plan
+    offspring   who is born, dealt like members, while rank 0 is with the learner; then all wait for the rest of that phase
+    phase       the learner on rank 0, for which all wait; or the rest of one that began earlier, merged in this generation
+    update      blocks of parameters, and chunks of slots, over the ranks of a node; the node with the fewest ranks is waited for
+    begun       a phase that begins now, beside what follows: rank 0 takes no work until it has ended or no work is left, and
+                gets on with it while it waits in exchanges, but not during update, plan and writing; on one rank it waits
+    device      the rest of that phase where a device makes the updates: it goes on after `begun` while members are evaluated, and
+                rank 0 takes some, but for what it does for the device (`host`)
+    evaluation  noise-free episodes, dealt like members
+
+Without members rank 0 writes and learns while all wait. Nothing here is drawn by chance, and nothing slows down: a core of the
+cluster is as fast as the core that was measured.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.operators import accumulator
+
+NOTHING = np.zeros(0)
+MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = 5, 3, 11  # what an exchange carries of each, but for vectors and transitions
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a generation asks of a core, everything in [s]."""
+
+    members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
+    expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
+    record: float = 0.0
+    lesson: float = 0.0
+    trained: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
+    after_lesson: bool = False  # whether these wait for the lesson
+    serial: float = 0.0
+    offspring: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
+    offspring_expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
+    beside: float = 0.0  # a phase that begins beside the offspring
+    phase: float = 0.0  # that all wait for
+    merges: bool = False  # whether the phase that began earlier ends here, at the latest
+    update: float = 0.0  # of all blocks
+    blocks: float = 1.0  # in how many pieces ranks share it
+    begun: float = 0.0
+    device: float = 0.0
+    host: float = 0.0  # of rank 0's core, per second of the device
+    evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
+    parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
+    sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
+
+    @property
+    def learning(self) -> float:
+        """What the phases take that it has [s]."""
+        return self.lesson + self.beside + self.phase + self.begun + self.device
+
+    @property
+    def work(self) -> float:
+        """What it has the ranks do, all together [s]."""
+        alone = self.record + self.lesson + self.serial + self.beside + self.phase + self.begun + self.update
+        alone += self.host * self.device
+        return float(sum(part.sum() for part in (self.members, self.trained, self.offspring, self.evaluation))) + alone
+
+
+class Made(NamedTuple):
+    """A generation that a run will have, and what it adds to the counts that end the run."""
+
+    generation: Generation
+    env_steps: float
+    nominal_steps: float
+
+
+class Clock:
+    """The clock of one cluster, generation after generation."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.now = 0.0  # [s]
+        self._left = 0.0  # of the phase in flight, on rank 0 [s]
+        self._device = self._host = 0.0  # and after that on its device [s]; what that takes of rank 0's core
+
+    def go(self, one: Generation) -> float:
+        """Go through a generation; return the time at its end [s]."""
+        cluster = self.cluster
+        self._left += one.lesson
+        if one.members.size:
+            own = one.sums if one.members.size <= accumulator.ROWS else 0
+            self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS + own)
+            if one.sums > own:
+                self.now += cluster.send(8 * accumulator.UNITS.size * one.sums)  # in their place, the total of all
+            self.now += cluster.send(8 * one.members.size)  # the plan
+        else:
+            self.now += one.record
+        if one.trained.size:
+            self._wait_for_lesson(one.after_lesson)
+            self._spread(one.trained, np.ones(one.trained.size), 0.0, MEMBER_NUMBERS)
+        self._wait_for_lesson(one.lesson > 0)
+        self.now += one.serial
+        self._left += one.beside
+        if one.offspring.size:
+            self._spread(one.offspring, one.offspring_expected, 0.0, 1)
+        if one.phase or one.merges:
+            self.now += one.phase + (self._left + self._device) * one.merges + cluster.exchange(1, PHASE_NUMBERS)
+            self.now += cluster.send(one.parameters_bytes) + cluster.sync()
+            self._left *= not one.merges
+            self._device *= not one.merges
+        self.now += one.update * cluster.share(one.blocks) + 2 * cluster.sync() * bool(one.update)
+        self._left += one.begun
+        if one.device:
+            self._device, self._host = one.device, one.host
+        if one.evaluation.size:
+            self._spread(one.evaluation, np.ones(one.evaluation.size), 0.0, EPISODE_NUMBERS)
+        return self.now
+
+    def _wait_for_lesson(self, needed: bool) -> None:
+        """Let all wait for the rest of the phase beside, if it is needed now."""
+        self.now += self._left * needed
+        self._left *= not needed
+
+    def _spread(self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int) -> None:
+        """Let the ranks do pieces of work, rank 0 after `record` and, if it has one, after the phase beside."""
+        beside, device = (self._left, self._device) if self.cluster.ranks > 1 else (0.0, 0.0)
+
+        def lasts(launched: float) -> float:
+            busy = record + beside + self._host * launched
+            return max(self.cluster.spread(durations, expected, busy, beside + device > 0), record)
+
+        lasted = lasts(0.0)
+        if device:
+            lasted = lasts(min(device, max(0.0, lasted - record - beside)))
+        gone = lasted - record
+        if beside + device:
+            self._left, self._device = max(0.0, beside - gone), max(0.0, device - max(0.0, gone - beside))
+        self.now += lasted + self.cluster.exchange(durations.size, columns)
+
+
+def ticks(generations: Iterable[Generation], cluster: Cluster) -> Iterator[float]:
+    """Yield the time at the end of each generation [s]."""
+    clock = Clock(cluster)
+    return (clock.go(one) for one in generations)

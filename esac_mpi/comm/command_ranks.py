@@ -1,0 +1,122 @@
+"""The ranks of a command: those that mpirun or srun started, or this process alone, without MPI."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esac_mpi.host.stop import EndsRun
+
+LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # ranks, as launchers tell
+
+
+class Alone:
+    """One process, with what a tool needs of comm.World: a login node forbids to initialise MPI."""
+
+    rank, size = 0, 1
+
+    def map(self, work: Any, count: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return work(i) -> [columns] for i in range(count), float64 [count, columns], and no busy times."""
+        return np.array([work(i) for i in range(count)]).reshape(count, columns), np.zeros(1)
+
+    def from_root(self, value: Any) -> Any:
+        """Return rank 0's object."""
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the object of every process."""
+        return [value]
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return a zeroed array."""
+        return np.zeros(shape, dtype)
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return an array that holds `values`."""
+        return values.copy()
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Make no boards."""
+
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Run work(block) -> [columns] for all blocks; return the sums, float64 [columns], without the checksum."""
+        return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
+
+    def free(self) -> None:
+        """Release nothing."""
+
+
+def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception], ...]) -> Any:
+    """Return what this rank makes; where one of them is refused, raise the first one's refusal on all, lest the others wait."""
+    made, refusal = None, None
+    try:
+        made = make()
+    except refusals as error:
+        refusal = error
+    for found in world.gather(refusal and Refusal.of(refusal)):
+        if found is not None:
+            raise found.error
+    return made
+
+
+class Refusal(NamedTuple):
+    """An error that is made of its message, as it can be sent."""
+
+    kind: type[Exception]
+    message: str
+    more: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: Exception) -> "Refusal":
+        """Return what is sent of an error."""
+        return cls(type(error), str(error), dict(vars(error)))
+
+    @property
+    def error(self) -> Exception:
+        """The error again."""
+        found = self.kind(self.message)
+        vars(found).update(self.more)
+        return found
+
+
+def make_world() -> Any:
+    """Return the ranks of the launcher, or a world of one process. Raises ImportError, comm.LaunchError."""
+    if all(os.environ.get(name, "") in ("", "1") for name in LAUNCHED):
+        return Alone()
+    from esac_mpi import comm
+
+    world = comm.World()
+    comm.check_launcher(dict(os.environ), world.size)
+    return world
+
+
+def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> int:
+    """Carry out a tool's main(arguments, world) on the ranks there are; an error of one ends all. Return the exit code."""
+    try:
+        world = make_world()
+    except Exception as problem:
+        print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
+        return 1
+    try:
+        code = main(arguments, world)
+    except Exception as problem:
+        if world.size == 1 and isinstance(problem, OSError | EndsRun):  # of several the launcher reads what they say
+            raise
+        end_all(world, str(problem) if isinstance(problem, EndsRun) else traceback.format_exc())
+        return 1
+    world.free()
+    return code
+
+
+def end_all(world: Any, last_words: str) -> None:
+    """End the ranks of a launcher at once, after last words to stderr; where there is but one, say them."""
+    if world.size == 1:
+        print(last_words, file=sys.stderr)
+        return
+    from esac_mpi import comm
+
+    comm.abort(1, last_words)

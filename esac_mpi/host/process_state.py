@@ -1,0 +1,259 @@
+"""What a task may change of the process that it lives in, and how that is put back; docs/tasks.md has the list for users.
+
+A task is code of a user's own: its module may do anything when it is imported, its class when it is made, reset or stepped.
+"""
+
+import ctypes
+import gc
+import locale
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esac_mpi.host import streams, threads
+
+READ = (  # how variables begin that libraries, launchers and batch systems read; what a task sets for itself stays
+    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "CUDA_", "CUBLAS_", "NVIDIA_", "TORCH", "PYTORCH_",
+    "SLURM", "PBS_", "LSB_", "SGE_", "JOB_", "NQUEUES", "OMPI_", "PMI", "MPI", "HYDRA_", "HDF5_", "MUJOCO_GL", "PYOPENGL_",
+    "TERM",
+)  # fmt: skip
+LIBC = ctypes.CDLL(None)
+ACTION, POINTER = 256, 8  # more than a struct sigaction has, and its first member, the handler [bytes]
+CAUGHT = (  # signals by which a run is stopped, warned, or hears of its children and readers
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU,
+    signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
+)  # fmt: skip
+PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
+MAPS = Path("/proc/self/maps")
+TORCH = {"dtype": "torch.float32", "device": "cpu", "gradients": True, "deterministic": 0, "products": "highest", "threads": 1}
+
+
+class Part(NamedTuple):
+    """A part of the process: how it is now, and what puts it as it was; a found value is no view."""
+
+    found: Callable[[], Any]
+    put: Callable[[Any], object]
+
+
+def directory() -> str:
+    """Return the current directory, "" where it was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def go_back(was: str) -> None:
+    """Go to a directory again, unless it had been deleted."""
+    if was:
+        os.chdir(was)
+
+
+def umask() -> int:
+    """Return the umask, which can only be asked for by setting it."""
+    now = os.umask(0o077)
+    os.umask(now)
+    return now
+
+
+def handlers() -> dict[int, tuple[Any, bytes]]:
+    """Return Python's handler of each signal, and the system's, which C code may have changed unseen."""
+    action, found = ctypes.create_string_buffer(ACTION), dict[int, tuple[Any, bytes]]()
+    for number in CAUGHT:
+        LIBC.sigaction(number, None, action)
+        found[number] = signal.getsignal(number), action.raw[:POINTER]
+    return found
+
+
+def handle(was: dict[int, tuple[Any, bytes]]) -> None:
+    """Let signals have these handlers again; only the main thread can."""
+    now = handlers() if threading.current_thread() is threading.main_thread() else was
+    for number, (handler, _) in was.items():
+        if now[number] != was[number]:
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def limits() -> dict[str, tuple[int, int]]:
+    """Return the limits of what this process may use."""
+    names = (name for name in dir(resource) if name.startswith("RLIMIT_"))
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def set_limits(was: dict[str, tuple[int, int]]) -> None:
+    """Set the limits again. Raises ValueError for a hard one that was lowered, which only root may raise."""
+    now = limits()
+    for name in was:
+        if now[name] != was[name]:
+            resource.setrlimit(getattr(resource, name), was[name])
+
+
+def hooks() -> tuple[Any, ...]:
+    """Return what Python calls for errors that nobody catches."""
+    return sys.excepthook, sys.unraisablehook, threading.excepthook
+
+
+def set_hooks(was: tuple[Any, ...]) -> None:
+    """Let Python call these again."""
+    sys.excepthook, sys.unraisablehook, threading.excepthook = was
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables that others than the task read."""
+    return {name: value for name, value in os.environ.items() if name.startswith(READ)}
+
+
+def set_variables(was: dict[str, str]) -> None:
+    """Let these be the variables that others than the task read."""
+    for name in variables().keys() - was.keys():
+        del os.environ[name]
+    os.environ.update(was)
+
+
+def search(was: list[str]) -> None:
+    """Let modules be looked for where they were, and after that where a task has them."""
+    sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
+
+
+def warn(was: list[Any]) -> None:
+    """Let warnings be treated as they were."""
+    warnings.filters[:] = was  # type: ignore[index]
+
+
+def loggers() -> tuple[int, dict[str, tuple[Any, ...]]]:
+    """Return which messages of all are dropped, and what becomes of those of our own."""
+    known = logging.root.manager.loggerDict.items()
+    ours = {name: each for name, each in known if name.startswith("esac_mpi") and isinstance(each, logging.Logger)}
+    told = {name: (each.disabled, each.propagate, each.level, each.handlers[:]) for name, each in ours.items()}
+    return logging.root.manager.disable, told
+
+
+def log(was: tuple[int, dict[str, tuple[Any, ...]]]) -> None:
+    """Let messages go where they went."""
+    logging.disable(was[0])
+    for name, (disabled, propagate, level, its_handlers) in was[1].items():
+        each = logging.getLogger(name)
+        each.disabled, each.propagate, each.handlers[:] = disabled, propagate, its_handlers
+        each.setLevel(level)
+
+
+def arithmetic() -> tuple[int, bool]:
+    """Return how this thread rounds, and whether it has subnormal numbers: a library built for speed switches them off."""
+    return _libm("fegetround"), sys.float_info.min / 2 > 0
+
+
+def calculate(was: tuple[int, bool]) -> None:
+    """Let arithmetic be the plain one again."""
+    if was == PLAIN:
+        _libm("fesetenv", ctypes.c_void_p(-1))  # FE_DFL_ENV
+
+
+def _libm(name: str, *given: Any) -> int:
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        return int(getattr(ctypes.CDLL("libm.so.6"), name)(*given))
+    return 0
+
+
+def blas() -> dict[str, int]:
+    """Return the OpenBLAS libraries whose number of threads is not one."""
+    return {path: number for path, get, _ in threads.openblas(MAPS) if (number := get()) != 1}
+
+
+def set_blas(was: dict[str, int]) -> None:
+    """Give each OpenBLAS its threads again."""
+    for path, _, put in threads.openblas(MAPS):
+        put(was.get(path, 1))
+
+
+def torch() -> dict[str, Any]:
+    """Return torch's settings; of one that is not loaded, those that it begins with."""
+    loaded: Any = sys.modules.get("torch")
+    if not hasattr(loaded, "get_default_device"):
+        return TORCH
+    return {
+        "dtype": str(loaded.get_default_dtype()),
+        "device": str(loaded.get_default_device()),
+        "gradients": loaded.is_grad_enabled(),
+        "deterministic": loaded.get_deterministic_debug_mode(),
+        "products": loaded.get_float32_matmul_precision(),
+        "threads": loaded.get_num_threads(),
+    }
+
+
+def set_torch(was: dict[str, Any]) -> None:
+    """Let torch have these settings again."""
+    loaded: Any = sys.modules["torch"]
+    loaded.set_default_dtype(getattr(loaded, was["dtype"].partition(".")[2]))
+    loaded.set_default_device(None if was["device"] == "cpu" else was["device"])
+    loaded.set_grad_enabled(was["gradients"])
+    loaded.set_deterministic_debug_mode(was["deterministic"])
+    loaded.set_float32_matmul_precision(was["products"])
+    loaded.set_num_threads(was["threads"])
+
+
+def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
+    return {*signal.pthread_sigmask(how, which)}
+
+
+LIGHT = {  # takes microseconds
+    "the current directory": Part(directory, go_back),
+    "the umask": Part(umask, os.umask),
+    "limits of resources": Part(limits, set_limits),
+    "hooks of Python": Part(hooks, set_hooks),
+    "handlers of signals": Part(handlers, handle),
+    "blocked signals": Part(lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)),
+    "environment variables": Part(variables, set_variables),
+    "sys.argv": Part(lambda: sys.argv[:], lambda was: setattr(sys, "argv", was)),
+    "sys.path": Part(lambda: sys.path[:], search),
+    "the locale": Part(lambda: locale.setlocale(locale.LC_ALL), lambda was: locale.setlocale(locale.LC_ALL, was)),
+    "filters of warnings": Part(lambda: warnings.filters[:], warn),
+    "loggers": Part(loggers, log),
+    "garbage collection": Part(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
+    "numpy's errors": Part(np.geterr, lambda was: np.seterr(**was)),
+    "numpy's printing": Part(np.get_printoptions, lambda was: np.set_printoptions(**was)),
+}  # fmt: skip
+BITS = {  # that decide what a run computes
+    "the cores that it may run on": Part(lambda: os.sched_getaffinity(0), lambda was: os.sched_setaffinity(0, was)),
+    "how numbers are rounded": Part(arithmetic, calculate),
+    "the threads of BLAS": Part(blas, set_blas),
+    "torch's settings": Part(torch, set_torch),
+}
+NEEDED = {
+    "handlers of signals",
+    "blocked signals",
+    *BITS,
+}  # all the time: not to be changed in each episode
+
+
+@contextmanager
+def kept(wholly: bool = True) -> Iterator[list[str]]:
+    """Put back what is changed meanwhile; the list that is yielded has, after that, what it was.
+
+    wholly: BITS too, for some milliseconds. A child process that was forked meanwhile, and comes back here, ends.
+    """
+    process, changed = os.getpid(), list[str]()
+    parts = {**LIGHT, **BITS} if wholly else LIGHT
+    before = {name: part.found() for name, part in parts.items()}
+    try:
+        with streams.kept():
+            yield changed
+    finally:
+        end_child(process)
+        changed += [name for name, was in before.items() if parts[name].found() != was]
+        for name in changed:
+            parts[name].put(before[name])
+
+
+def end_child(process: int) -> None:
+    """End this process at once, without a word, if it is a child of `process`: a run goes on in one alone."""
+    if os.getpid() != process:
+        os._exit(1)

@@ -1,0 +1,89 @@
+"""Genetic operators on vectors: the n-point crossover and Gaussian mutation of ERL.
+
+Source: the public code of Khadka and Tumer 2018. A vector is a theta, float32 [d]; it is never changed in place. Where we differ
+from that code: the initial weights are those of `Layout.initial` (Xavier, zero biases) and not PyTorch's. The last layer's are a
+tenth of them, as there for the learner's actor and its critic.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from esac_mpi.config import exact
+from esac_mpi.operators.policy import Layout
+
+LARGEST_WEIGHT = 1e6  # that a mutation leaves
+LAST_LAYER = 0.1  # of its usual initial weights
+
+
+class Spread(NamedTuple):
+    """How far and how often a Gaussian mutation changes weights."""
+
+    fraction: float  # of a matrix: at most so many changes
+    strength: float  # standard deviation of a change [weight]
+    super_strength: float  # that of a super mutation [weight]
+    super_probability: float  # of a change
+    reset_probability: float  # of a change, that it is a new weight of standard deviation 1
+
+
+def initial(layout: Layout, seed: int, network: int, last_layer: float = LAST_LAYER) -> np.ndarray:
+    """Return the initial weights of an actor, float32 [d], whose actions are small where its last layer is scaled by 0.1."""
+    theta = layout.initial(seed, network)
+    for view in layout.views(theta)[-2:]:  # the output layer's weight and bias
+        view *= last_layer
+    return theta
+
+
+def n_point(first: np.ndarray, second: np.ndarray, layout: Layout, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two children of an n-point crossover, float32 [d] each.
+
+    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its length for a vector; an
+    exchange picks a row and, with probability 1/2, copies the first child's over the second's, else the reverse.
+    """
+    children = first.copy(), second.copy()
+    for one, other in zip(*(layout.views(child) for child in children), strict=True):
+        rows, forward = _exchanges(random, len(one), one.ndim == 2)
+        other[rows[forward]] = one[rows[forward]]
+        one[rows[~forward]] = other[rows[~forward]]
+    return children
+
+
+def _exchanges(random: np.random.Generator, length: int, matrix: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that are exchanged, int64 [n], and whether the first child's is the one that stays, bool [n].
+
+    Only the first exchange of a row counts: after it both children have the same.
+    """
+    count = random.integers(2 * length if matrix else length)
+    rows, forward = random.integers(length, size=count), random.random(count) < 0.5
+    distinct, earliest = np.unique(rows, return_index=True)
+    return distinct, forward[earliest]
+
+
+def gaussian(theta: np.ndarray, layout: Layout, spread: Spread, random: np.random.Generator) -> np.ndarray:
+    """Return a Gaussian mutation of theta, float32 [d]; biases and what normalises layers are left as they are.
+
+    A matrix is mutated with a chance drawn from U(0, 2), by a uniform number of changes below the fraction of its weights. A
+    change picks a weight w with replacement and adds N(0, |strength w|), or N(0, |super_strength w|), or resets it to N(0, 1).
+    """
+    mutated = theta.copy()
+    for view in layout.views(mutated):
+        if view.ndim == 2 and random.random() < random.uniform(0.0, 2.0):
+            _change(view.reshape(-1), spread, random)
+    return mutated
+
+
+def _change(weights: np.ndarray, spread: Spread, random: np.random.Generator) -> None:
+    """Change weights [n], one after the other, in place."""
+    count = random.integers(max(1, math.ceil(exact(spread.fraction) * len(weights))))
+    places, luck, normal = random.integers(len(weights), size=count), random.random(count), random.standard_normal(count)
+    strength = np.where(luck < spread.super_probability, spread.super_strength, spread.strength)
+    kept = luck >= spread.super_probability
+    reset = kept & (luck < spread.super_probability + spread.reset_probability)
+    left = np.arange(count)
+    while left.size:  # the first change of each weight, then the second of those that have one, ...
+        now = left[np.unique(places[left], return_index=True)[1]]
+        old = weights[places[now]]
+        new = np.where(reset[now], normal[now], old + strength[now] * np.abs(old) * normal[now])
+        weights[places[now]] = np.clip(new, -LARGEST_WEIGHT, LARGEST_WEIGHT)
+        left = np.setdiff1d(left, now, assume_unique=True)

@@ -1,0 +1,79 @@
+"""Addressed randomness: the only source of random numbers.
+
+A number is named by (seed, purpose, generation, member, block), not by what was drawn before it: any rank makes any part
+of any epsilon, and nothing about randomness is stored or sent. The address is the key and counter of a Philox
+generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): numpy's 4x64, and for epsilon our own 4x32.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+
+from esac_mpi.operators import kernels
+
+BLOCK = 16_384  # parameters of a block; a constant, because bits depend on it
+CHUNK = 256  # slots of a chunk, at least; a constant, because bits depend on it
+PIECES = 32  # blocks times chunks of one sum over slots, at most; a constant as well
+
+
+class Purpose(IntEnum):
+    """What a random number is for. Values are part of the bits: never renumber."""
+
+    INIT = 1  # initial weights; member = which network
+    MUTATION = 2  # epsilon; member = slot
+    EPISODE = 3  # start state and environment generator; member = slot or member, block = episode
+    GATE = 4  # mu of Algorithm 1, line 12
+    CROSSOVER = 5  # member = child, or the pair of children of ERL's
+    EVALUATION = 6  # block = episode
+    LEARNER = 7  # exploration, replay sampling and reparameterisation noise of a phase
+    LEARNER_EPISODE = 8  # block = episode of the phase
+    PROBE = 9  # start-up comparison of nodes
+    TABLE = 10  # noise table; block
+    ACTION = 11  # noise on a member's actions; member = as of EPISODE, block = episode
+    WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
+    TRIAL = 13  # start state of an episode of policies on trial; block = episode
+    REPLAYED = 14  # members whose episodes a phase plays again (esac.replayed = sample)
+    SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population; who stays by CEM's importance mixing
+    GENETIC = 16  # ERL's mutation of a member; member = slot
+    DISTILLATION = 17  # member = slot of the child
+    DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
+    TRAINING = 19  # an individual of CEM-RL that learns; member = which
+    CONFIRMATION = 20  # start state of an episode of a new best policy; block = episode
+
+
+def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:
+    """Return the generator at an address."""
+    return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, block, member, generation]))
+
+
+def normal(seed: int, purpose: Purpose, generation: int, member: int, block: int, size: int) -> np.ndarray:
+    """Return `size` standard normal numbers of an address, float32 [size], by Philox 4x32 and Box-Muller (kernels.py)."""
+    return kernels.normal(seed, purpose, generation, member, block, size)
+
+
+def integer(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> int:
+    """Return an integer in [0, 2**31) of an address, to seed a library's own generator."""
+    return int(generator(seed, purpose, generation, member, block).integers(2**31))
+
+
+def chunks(d: int, slots: int) -> list[range]:
+    """Split the slots of a sum over them, so that the ranks of a node share it where theta has few blocks.
+
+    It depends on sizes alone. Below 2 * CHUNK slots, and above PIECES / 2 blocks, there is one chunk.
+    """
+    count = max(1, min(slots // CHUNK, PIECES // max(1, -(-d // BLOCK))))
+    edges = [slots * i // count for i in range(count + 1)]
+    return [range(first, stop) for first, stop in pairwise(edges)]
+
+
+def pieces(d: int, slots: int) -> int:
+    """Count the pieces of a sum over slots that the ranks of a node share: blocks times chunks."""
+    return len(list(blocks(d))) * len(chunks(d, slots))
+
+
+def blocks(d: int) -> Iterator[tuple[int, slice]]:
+    """Yield (index, slice) of the blocks of a vector of length d."""
+    for index, start in enumerate(range(0, d, BLOCK)):
+        yield index, slice(start, min(start + BLOCK, d))

@@ -1,0 +1,211 @@
+"""Who lives on, who is replaced, and by whose children: the selection of ERL and the parents of PDERL, without their vectors.
+
+Sources: ERL (Khadka and Tumer 2018), PDERL (Bodnar et al. 2020) and their public code. Slots and candidates are indices; a
+value that is not finite ranks last. Where we differ from the public code:
+
+- It makes the number of selected slots even by one that stands twice, and that of free slots likewise, so that one child is
+  written over by another. Here nothing stands twice, and the second child of a last, odd pair is thrown away.
+- A selected slot that must take an elite's copy, because no free one is left, counts as discarded: there it counts as selected.
+- It pairs a copy of an elite with that elite, and a slot that stands twice with itself. Here a pair that is distilled has two
+  networks; an n-point crossover may draw an elite twice, as there.
+- It looks an elite's fitness up at the slot of its copy, where that of the network stands that was replaced (`stale`).
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from esac_mpi.config.genetic import TOURNAMENT
+from esac_mpi.operators.evolution import worst_for_not_finite
+
+
+class Selection(NamedTuple):
+    """What a generation's selection says of the slots. All int64."""
+
+    elites: np.ndarray  # [elites] best first; they stay, but where another's copy comes; mutated like others
+    selected: np.ndarray  # winners of tournaments, distinct, ascending; elites may be among them
+    copies: np.ndarray  # [elites] the slot that takes a copy of each elite, which is not mutated
+    free: np.ndarray  # where children go, in random order
+
+
+class Fate(IntEnum):
+    """What a selection makes of a network. Values are recorded: never renumber."""
+
+    ELITE = 0
+    SELECTED = 1
+    DISCARDED = 2
+
+
+class Kind(IntEnum):
+    """Where the network of a slot comes from."""
+
+    KEPT = 0  # itself
+    COPY = 1  # its first parent
+    CHILD = 2  # both its parents
+
+
+class Births(NamedTuple):
+    """What becomes of each slot, in terms of the population that was selected from. All [k]."""
+
+    kind: np.ndarray  # Kind
+    first: np.ndarray  # slot of the first parent: its own where KEPT
+    second: np.ndarray  # slot of the second parent of a CHILD, else -1
+    pair: np.ndarray  # number of the crossover that a CHILD comes from, else -1
+    which: np.ndarray  # of an n-point crossover's two children: 0 or 1
+    mutated: np.ndarray  # bool
+
+
+class Candidates(NamedTuple):
+    """Who may be a parent of distilled children."""
+
+    origins: np.ndarray  # int64 [m] slots
+    scores: np.ndarray  # float64 [m] what counts as their fitness
+
+
+def order(fitness: np.ndarray) -> np.ndarray:
+    """Return the slots of `fitness` [k] from best to worst, int64 [k]; ties by slot."""
+    return np.argsort(-_or_least(fitness), kind="stable")
+
+
+def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Selection:
+    """Return the selection by `fitness` [k]: the best are elites, the best of each k - elites tournaments are selected.
+
+    A tournament draws slots with replacement. An elite's copy goes to a free slot, and where none is left to a selected one,
+    which is selected no more. Raises ValueError where there could be too few slots for the copies.
+    """
+    k, ranking = len(fitness), order(fitness)
+    if 2 * elites > k:
+        raise ValueError(f"a population of {k} has no room for copies of {elites} elites: at most half of it can be elites")
+    best = ranking[:elites]
+    selected = np.unique(ranking[random.integers(k, size=(k - elites, TOURNAMENT)).min(axis=1)])
+    free = random.permutation(np.setdiff1d(np.arange(k), np.union1d(best, selected)))
+    taken = max(elites - len(free), 0)
+    copies = np.concatenate([free[:elites], selected[:taken]])
+    return Selection(best, selected[taken:], copies, free[elites:])
+
+
+def fate(selection: Selection, slot: int) -> Fate:
+    """Return what a selection makes of the network in a slot. Table 2 of PDERL counts this of the learner's actor."""
+    if slot in selection.elites:
+        return Fate.ELITE
+    return Fate.SELECTED if slot in selection.selected else Fate.DISCARDED
+
+
+def births_n_point(selection: Selection, k: int, probability: float, random: np.random.Generator) -> Births:
+    """Return the births of a generation of k with n-point crossover; all but copies are mutated with `probability`.
+
+    Two free slots after one another have a random elite and a random selected slot as parents.
+    """
+    births, free = _copied(selection, k), selection.free
+    pairs = (len(free) + 1) // 2
+    first, second = random.choice(selection.elites, pairs), random.choice(selection.selected, pairs)
+    pair, which = np.divmod(np.arange(len(free)), 2)
+    return _mutated(_with_children(births, free, first[pair], second[pair], pair, which), selection, probability, random)
+
+
+def births_distilled(
+    selection: Selection, parents: np.ndarray, k: int, probability: float, random: np.random.Generator
+) -> Births:
+    """Return the births of a generation of k with distilled children; all but copies are mutated with `probability`.
+
+    The free slots in their order take the couples of `parents` [p, 2] in theirs, and begin again when there are no more. With
+    no couple, where one network alone was selected, they take that network.
+    """
+    births, free = _copied(selection, k), selection.free
+    if len(parents):
+        child = np.arange(len(free))
+        first, second = parents[child % len(parents)].T
+        births = _with_children(births, free, first, second, child, 0)
+    else:
+        births.kind[free], births.first[free] = Kind.COPY, selection.elites[0]
+    return _mutated(births, selection, probability, random)
+
+
+def _copied(selection: Selection, k: int) -> Births:
+    """Return the births in which elites are copied and all others stay."""
+    births = Births(np.full(k, Kind.KEPT), np.arange(k), np.full(k, -1), np.full(k, -1), np.zeros(k, np.int64), np.zeros(k, bool))
+    births.kind[selection.copies], births.first[selection.copies] = Kind.COPY, selection.elites
+    return births
+
+
+def _with_children(
+    births: Births, free: np.ndarray, first: np.ndarray, second: np.ndarray, pair: np.ndarray, which: np.ndarray | int
+) -> Births:
+    """Return the births with children of these parents in the free slots, written in place."""
+    births.kind[free], births.first[free], births.second[free] = Kind.CHILD, first, second
+    births.pair[free], births.which[free] = pair, which
+    return births
+
+
+def _mutated(births: Births, selection: Selection, probability: float, random: np.random.Generator) -> Births:
+    """Return the births with all but copies of elites mutated with `probability`, written in place."""
+    births.mutated[:] = random.random(len(births.mutated)) < probability
+    births.mutated[selection.copies] = False
+    return births
+
+
+def candidates(selection: Selection, fitness: np.ndarray, stale: bool) -> Candidates:
+    """Return who may be a parent: elites, then selected slots, each once and with its fitness.
+
+    stale: as in the public code, elites count with the fitness of those that their copies replaced; one that is selected too
+    stands twice, the second time with its own.
+    """
+    elites, selected, copies, _ = selection
+    if stale:
+        return Candidates(np.concatenate([elites, selected]), fitness[np.concatenate([copies, selected])])
+    origins = np.concatenate([elites, np.setdiff1d(selected, elites)])
+    return Candidates(origins, fitness[origins])
+
+
+def couples(candidates: Candidates) -> np.ndarray:
+    """Return which candidates may be parents together, by index, int64 [p, 2]: any two that are not the same network."""
+    pairs = np.stack(np.triu_indices(len(candidates.origins), 1), axis=1)
+    return pairs[np.not_equal(*candidates.origins[pairs].T)]
+
+
+def greedy_scores(couples: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return the sum of both fitnesses of each couple, float64 [p], from those of the candidates [m]."""
+    return scores[couples].sum(axis=1)
+
+
+def disagreement(own: np.ndarray, other: np.ndarray) -> float:
+    """Return the mean over states of the squared distance of two policies' actions there, both [n, action]; 0 over no states."""
+    squares = np.square(np.subtract(own, other, dtype=np.float64)).sum(axis=1)
+    return float(squares.mean()) if len(squares) else 0.0
+
+
+def distance_scores(couples: np.ndarray, disagreements: np.ndarray) -> np.ndarray:
+    """Return the distance of each couple's behaviours, float64 [p].
+
+    disagreements: float64 [m, m], of candidate x with candidate y over the states of x's memory.
+    """
+    x, y = couples.T
+    return disagreements[x, y] + disagreements[y, x]
+
+
+def mixed_scores(greedy: np.ndarray, distance: np.ndarray, weight: float) -> np.ndarray:
+    """Return the convex combination of both scores [p], `weight` being that of the greedy one, after each is scaled to [0, 1]."""
+    return weight * _scaled(greedy) + (1 - weight) * _scaled(distance)
+
+
+def parents(candidates: Candidates, couples: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return the slots of the couples by their `scores` [p], best first, int64 [p, 2]; ties in the order of the couples.
+
+    In a couple the fitter stands first, and at a tie the candidate that stands first.
+    """
+    fitness = _or_least(candidates.scores)[couples]
+    fitter_first = np.where(fitness[:, :1] < fitness[:, 1:], couples[:, ::-1], couples)
+    return candidates.origins[fitter_first[order(scores)]]
+
+
+def _or_least(values: np.ndarray) -> np.ndarray:
+    """Return values with -inf in place of what is not finite."""
+    return np.where(np.isfinite(values), values, -np.inf)
+
+
+def _scaled(scores: np.ndarray) -> np.ndarray:
+    """Return scores [p] scaled to [0, 1], what is not finite as the least of them; zeros where all are equal."""
+    finite = worst_for_not_finite(scores)
+    span = np.ptp(finite) if len(finite) else 0.0
+    return (finite - finite.min()) / span if span else np.zeros(len(scores))

@@ -1,0 +1,90 @@
+"""Actors that play, spread over the ranks, and whose transitions may be wanted: what each gave, by name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from esac_mpi.comm.contracts import World
+from esac_mpi.envs import Env
+from esac_mpi.play.params import Row
+from esac_mpi.play.rollout import Board, explore
+from esac_mpi.play.transitions import packed, packed_size, unpacked
+
+RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(6)  # of a row; then its own numbers, then transitions
+
+
+class Played(NamedTuple):
+    """What an actor's episodes gave."""
+
+    rows: np.ndarray  # float32 [count, width] transitions
+    episodic_return: float  # the mean of its episodes, nan where one was unstable
+    length: int  # of all of them [steps]
+    unstable: int  # episodes
+
+
+Playing = Callable[[int], tuple[Played, np.ndarray]]  # number of an actor -> what it gave, and numbers of its own
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What actors gave, by their numbers. `own` and `rows` are views, valid until the next ones of this shape play."""
+
+    returns: np.ndarray  # float64 [n], nan where unstable
+    lengths: np.ndarray  # int64 [n] [steps]
+    unstable: int  # episodes whose return is not finite
+    counts: np.ndarray  # int64 [n] transitions
+    own: np.ndarray  # float64 [n, numbers]
+    rows: Callable[[int], np.ndarray]  # actor -> its transitions, float32 [count, width], on nodes that have them
+    timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_wait
+
+
+def board(count: int, own: int, steps: int, width: int, everywhere: bool) -> Board:
+    """Return the shape of what ranks put together of `count` actors, with `own` numbers of their own.
+
+    Of up to `steps` transitions each, of `width` numbers (0: none are kept), which go to rank 0's node, or everywhere.
+    """
+    numbers = packed_size(steps, width) * (width > 0)
+    return Board(count, HEAD + own + numbers, 0 if everywhere else numbers)
+
+
+def play(env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int], bounded: bool = True) -> Played:
+    """Play an episode for each seed by actions in [-1, 1], `act(observation)`; bounded: as of `envs.transition`."""
+    played = [explore(env, act, seed, bounded) for seed in seeds]
+    returns = np.array([episode.episodic_return for _, episode in played])
+    length = sum(episode.episodic_length for _, episode in played)
+    return Played(np.vstack([rows for rows, _ in played]), float(returns.mean()), length, int(np.isnan(returns).sum()))
+
+
+def gather(world: World, shape: Board, own: int, steps: int, width: int, playing: Playing, expected: np.ndarray) -> Experience:
+    """Let the actors of a board of this shape play.
+
+    expected: how long each may take [n], for scheduling alone; 0 = it plays nothing, and its time is nan.
+    """
+
+    def work(i: int) -> np.ndarray:
+        start, row = world.clock(), np.zeros(shape.columns)
+        played, row[HEAD : HEAD + own] = playing(i)
+        row[[RETURN, LENGTH, UNSTABLE, TRANSITIONS]] = *played[1:], len(played.rows)
+        if width:
+            row[HEAD + own :] = packed(played.rows, steps)
+        row[SECONDS] = world.clock() - start
+        return row
+
+    waited = world.waited
+    table, busy = world.map(work, shape.rows, shape.columns, expected, shape.bulk)
+    return Experience(
+        returns=table[:, RETURN].copy(),
+        lengths=table[:, LENGTH].astype(np.int64),
+        unstable=int(table[:, UNSTABLE].sum()),
+        counts=table[:, TRANSITIONS].astype(np.int64),
+        own=table[:, HEAD : HEAD + own],
+        rows=lambda i: unpacked(table[i, HEAD + own :], width),
+        timing={
+            "busy_seconds": busy,
+            "member_seconds": np.where(expected > 0, table[:, SECONDS], np.nan),
+            "member_expected": expected,
+            "seconds_wait": world.waited - waited,
+        },
+    )

@@ -1,0 +1,56 @@
+"""What never changes in a run, and what is made of it alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.config import Config
+from esac_mpi.envs import Env, make
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.play.epsilon import Epsilon
+
+Row = dict[str, Any]  # columns of a generation, by name
+THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
+MEMBERS = 1000  # ERL's members: this and their number
+
+
+@dataclass(frozen=True)
+class Params:
+    """What never changes in a run."""
+
+    config: Config
+    layout: Layout
+    horizon: int  # of an episode [steps]
+    epsilon: Epsilon  # how the noise of a slot is made
+    operators: Any = None  # contracts.GeneticOperators or Individuals, where an algorithm declares that every rank has such
+    own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
+
+    def initial(self, network: int) -> np.ndarray:
+        """Draw a policy's weights before the first generation, float32 [d]."""
+        policy = self.config.policy
+        return self.layout.scale(0.0 if policy.linear else 1.0) * self.layout.initial(self.config.seed, network)
+
+
+def make_env(config: Config) -> Env:
+    """Make a configuration's task. Raises TaskError."""
+    return make(config.task.id, config.task.horizon, config.task.kwargs)
+
+
+def make_layout(config: Config, env: Env) -> Layout:
+    """Return the layout of a run's policies."""
+    network = config.policy
+    sizes = env.observation_size, *network.hidden, env.action_size
+    return Layout(sizes, network.layer_norm, network.path_gain)
+
+
+def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None) -> Policy:
+    """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
+    network = params.config.policy
+    return Policy(params.layout, network.activation, output or network.output, env.low, env.high, normaliser)
+
+
+def make_actor(params: Params, normaliser: Normaliser | None = None) -> Policy:
+    """Return a policy of the run's layout with actions in [-1, 1], as transitions have them."""
+    ones = np.ones(params.layout.sizes[-1])
+    return Policy(params.layout, params.config.policy.activation, "tanh", -ones, ones, normaliser)

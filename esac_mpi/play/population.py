@@ -1,0 +1,323 @@
+"""A population: members and their addresses, their evaluation, and what it gave, by name."""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi.comm import schedule
+from esac_mpi.comm.contracts import Memory, World
+from esac_mpi.config import Evolution
+from esac_mpi.envs import Env
+from esac_mpi.operators import accumulator, evolution, noise
+from esac_mpi.operators.kernels import count_in
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Normaliser, Policy
+from esac_mpi.play.counters import Counters
+from esac_mpi.play.params import Params, Row, make_policy
+from esac_mpi.play.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, noted, play, playing
+from esac_mpi.play.transitions import Recorder
+
+LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
+TINY = 1e-9  # by which a product of floats may lie above the whole number that it is
+
+
+@dataclass(frozen=True)
+class Population:
+    """What the evaluation of a population gave."""
+
+    returns: np.ndarray  # float64 [n] episodic returns, nan where unstable
+    fitness: np.ndarray  # float64 [n] what selection compares: these, less reward_shift a step
+    sign_return: np.ndarray  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
+    length: np.ndarray  # int64 [n] [steps]
+    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
+    unstable: int  # episodes whose return is not finite, trials among them
+    cap: int  # at which episodes were truncated [steps]; 0 = none
+    trials: np.ndarray  # float64 [policies, episodes] returns of the trials played beside it
+    trial_seconds: np.ndarray  # float64 [policies * episodes]
+    trial_steps: int
+    timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_noise and seconds_wait
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Episodes of unperturbed policies, from the same start states, that are played beside a population."""
+
+    policies: Sequence[np.ndarray] = ()  # float32 [d] each
+    episodes: int = 0  # of each policy
+
+    @property
+    def count(self) -> int:
+        """Episodes in all."""
+        return len(self.policies) * self.episodes
+
+
+NO_TRIALS = Trials()
+
+
+class Columns(NamedTuple):
+    """Where a member's results stand in its row of the board."""
+
+    episodic_return: int
+    length: int
+    unstable: int
+    seconds_noise: int  # to make its parameters [s]
+    seconds: int  # of its episodes [s]
+    sign_return: slice  # one number, where the shaping asks for it
+    observation_sums: slice  # 3 [observation], where observations are normalised; nothing of a population above accumulator.ROWS
+
+
+def columns(params: Params, table: Evolution) -> Columns:
+    """Return where the results of a member of this table's population stand."""
+    signs = table.fitness_shaping in ("sign", "sign_ranks")
+    travels = table.observation_normalisation and not sums_exactly(table)
+    sums = 3 * params.layout.sizes[0] if travels else 0
+    edges = np.cumsum([5, signs, sums]).tolist()
+    return Columns(0, 1, 2, 3, 4, *(slice(*pair) for pair in pairwise(edges)))
+
+
+def sums_exactly(table: Evolution) -> bool:
+    """Return whether each rank adds its members' sums over observations, exactly, and only its total travels."""
+    return table.observation_normalisation and configuration.members(table) > accumulator.ROWS
+
+
+def board(params: Params, table: Evolution, trials: int = 0) -> Board:
+    """Return the shape of what the evaluation of a population and of trial episodes gives: a row for each member and episode."""
+    return Board(configuration.members(table) + trials, columns(params, table).observation_sums.stop)
+
+
+def evaluate_population(
+    params: Params,
+    table: Evolution,
+    k: int,
+    sigmas: np.ndarray,
+    parent: Callable[[int], np.ndarray],
+    world: World,
+    env: Env,
+    cap: int = 0,
+    normaliser: Normaliser | None = None,
+    expected: np.ndarray | None = None,
+    trials: Trials = NO_TRIALS,
+) -> Population:
+    """Evaluate parent(slot) + sign * sigmas[slot] * eps for every member of generation k. Algorithm 1, lines 5-8.
+
+    cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
+    """
+    policy, at, shape = make_policy(params, env, normaliser), columns(params, table), board(params, table, trials.count)
+    n, observation = configuration.members(table), params.layout.sizes[0]
+    digits = accumulator.digits(np.zeros((3, observation) if sums_exactly(table) else 0))  # of this rank's members
+
+    def work(i: int) -> np.ndarray:
+        start = world.clock()
+        if i < n:
+            slot, sign = member(table, i)
+            perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
+        made, what = world.clock(), f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
+        with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
+            if i < n:
+                sums = np.zeros((3, observation)) if digits.size else None
+                row = play_member(params, table, k, i, env, policy, cap, sums)
+                if sums is not None:
+                    np.add(digits, accumulator.digits(sums), out=digits)
+            else:
+                row = play_trial(params, trials, k, i - n, env, policy, at)
+        row[at.seconds_noise], row[at.seconds] = made - start, world.clock() - made
+        return row
+
+    waited = world.waited
+    expected = np.ones(n) if expected is None else expected
+    lengths = schedule.with_trials(expected, table.fitness_episodes, trials.count)
+    everything, busy = world.map(work, shape.rows, shape.columns, lengths)
+    results, tried = everything[:n].copy(), everything[n:].copy()
+    returns, length = results[:, at.episodic_return], results[:, at.length].astype(np.int64)
+    fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
+    if not np.isfinite(fitness).any():
+        raise NoFiniteReturn(
+            f"generation {k}: the return of no member is finite: look at the task, or begin another run with a lower sigma"
+        )
+    own = results[:, at.observation_sums]
+    seen = accumulator.value(world.total(digits)) if digits.size else summed(own, observation)
+    timing = {
+        "busy_seconds": busy,
+        "member_seconds": results[:, at.seconds],
+        "member_expected": expected,
+        "seconds_noise": results[:, at.seconds_noise].sum(),
+        "seconds_wait": world.waited - waited,
+    }
+    return Population(
+        returns=returns,
+        fitness=fitness,
+        sign_return=results[:, at.sign_return].sum(axis=1),
+        length=length,
+        observation_sums=seen,
+        unstable=int(everything[:, at.unstable].sum()),
+        cap=cap,
+        trials=tried[:, at.episodic_return].reshape(len(trials.policies), trials.episodes),
+        trial_seconds=tried[:, at.seconds],
+        trial_steps=int(tried[:, at.length].sum()),
+        timing=timing,
+    )
+
+
+def partial_sums(params: Params, table: Evolution, world: Memory, rows: int) -> np.ndarray:
+    """Make room for `rows` sums over each chunk of slots, float32 [chunks, rows, d]; none where there is one chunk.
+
+    It is shared by the node. Raises MemoryError.
+    """
+    count = len(noise.chunks(params.layout.d, configuration.slots(table)))
+    return world.shared((count if count > 1 else 0, rows, params.layout.d))
+
+
+def sum_chunks(
+    sums: np.ndarray, slots: int, add: Callable[[int, slice, range], np.ndarray], world: Memory
+) -> Callable[[int, slice], np.ndarray]:
+    """Return a function (block, its slice) -> sums over all slots, float32 [rows, block size].
+
+    add: (block, its slice, slots) -> sums over these slots. Where `sums` has room for several chunks, the ranks of the node
+    share them now; they are added in their order.
+    """
+    d = sums.shape[-1]
+    chunks, blocks = noise.chunks(d, slots), list(noise.blocks(d))
+    if len(chunks) == 1:
+        return lambda block, part: add(block, part, chunks[0])
+
+    def work(piece: int) -> np.ndarray:
+        chunk, block = divmod(piece, len(blocks))
+        part = blocks[block][1]
+        sums[chunk, :, part] = add(block, part, chunks[chunk])
+        return np.zeros(1)
+
+    world.over_blocks(work, len(chunks) * len(blocks), 1)
+
+    def added(block: int, part: slice) -> np.ndarray:
+        total = sums[0, :, part].copy()
+        for partial_sum in sums[1:, :, part]:
+            total += partial_sum
+        return total
+
+    return added
+
+
+def perturb(params: Params, policy: Policy, k: int, slot: int, parent: np.ndarray, sign: int, sigma: float) -> None:
+    """Give a policy the parameters of a member: parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7."""
+    for block, part in noise.blocks(params.layout.d):
+        policy.theta[part] = evolution.mutated(parent[part], params.epsilon.block(k, slot, block, part), sign, sigma)
+    policy.refresh()
+
+
+def play_member(
+    params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, sums: np.ndarray | None = None
+) -> np.ndarray:
+    """Play the episodes of member i of generation k; return its row of the board without its times. Algorithm 1, line 8.
+
+    sums: float64 [3, observation], to which those over its observations are added; None: they are in its row, if anything asks.
+    """
+    at, episodes = columns(params, table), table.fitness_episodes
+    row = np.zeros(at.observation_sums.stop)
+    if sums is None:
+        sums = row[at.observation_sums].reshape(3, -1)  # a view
+
+    watch = partial(count_in, sums) if sums.size else None
+
+    for number in range(episodes):
+        seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
+        episode = play(env, policy, seed, watch, cap, disturb, table.shift)
+        row[at.episodic_return] += episode.episodic_return
+        row[at.sign_return] += episode.sign_return
+        row[at.length] += episode.episodic_length
+        row[at.unstable] += not np.isfinite(episode.episodic_return)
+    row[at.episodic_return] /= episodes
+    row[at.sign_return] /= episodes
+    return row
+
+
+def play_again(
+    params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, gathered: float
+) -> Generator[bool, None, tuple[np.ndarray, int]]:
+    """Play the episodes of member i of generation k once more; yield now and then.
+
+    policy: has the member's parameters. gathered: what the member's return was; nan: another machine's, or another task's.
+    Returns transitions as a replay has them, float32 [count, width], and steps. Raises ReturnDiffers unless the return is the
+    same to the bit.
+    """
+    recorder, total, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
+    for number in range(table.fitness_episodes):
+        seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
+        episode = yield from playing(recorder, policy, seed, None, cap, disturb)
+        total += episode.episodic_return
+        steps += episode.episodic_length
+    again = float(total / table.fitness_episodes)
+    if again != gathered and not math.isnan(gathered):
+        raise ReturnDiffers(
+            f"member {i} of generation {k} had the return {gathered!r}, and has {again!r} when it is played again"
+        )
+    return recorder.rows[: recorder.count], steps
+
+
+def play_trial(params: Params, trials: Trials, k: int, i: int, env: Env, policy: Policy, at: Columns) -> np.ndarray:
+    """Play trial episode i of generation k; return its row of the board."""
+    number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
+    episode = play(env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number))
+    row[at.episodic_return], row[at.length] = episode.episodic_return, episode.episodic_length
+    row[at.unstable] = not np.isfinite(episode.episodic_return)
+    return row
+
+
+def summed(sums: np.ndarray, observation: int) -> np.ndarray:
+    """Return the sum of the members' sums [n, 3 observation], in member order, float64 [3, observation]."""
+    if not sums.size:
+        return np.zeros((3, observation))
+    return np.add.reduce(sums, axis=0, initial=0.0).reshape(3, observation)  # row by row
+
+
+def length_cap(table: Evolution, mean: float) -> int:
+    """Return where episodes are truncated, given their running mean length; 0 = nowhere [steps]."""
+    return math.ceil(table.length_cap * mean - TINY)
+
+
+def mean_length(table: Evolution, mean: float, population: Population) -> float:
+    """Return the running mean length of an episode after a population [steps]."""
+    new = float(population.length.mean()) / table.fitness_episodes
+    return mean + LENGTH_RATE * (new - mean) if mean else new
+
+
+def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int = 0) -> int:
+    """Return the seed of an episode of member i of generation k."""
+    return noise.integer(params.config.seed, Purpose.EPISODE, k, player(table, i), number)
+
+
+def trial_seed(params: Params, k: int, number: int) -> int:
+    """Return the seed of a trial episode of generation k, which every policy on trial begins from."""
+    return noise.integer(params.config.seed, Purpose.TRIAL, k, block=number)
+
+
+def disturbance(
+    params: Params, table: Evolution, k: int, i: int, number: int, policy: Policy
+) -> Callable[[np.ndarray], None] | None:
+    """Return what puts noise on the actions of an episode of member i of generation k, or None where there is none."""
+    if not table.action_noise:
+        return None
+    random = noise.generator(params.config.seed, Purpose.ACTION, k, player(table, i), number)
+    return action_noise(policy, table.action_noise, random)
+
+
+def player(table: Evolution, i: int) -> int:
+    """Return the address of member i's episodes: its slot, or itself."""
+    return member(table, i)[0] if table.start_states == "slot" else i
+
+
+def member(table: Evolution, i: int) -> tuple[int, int]:
+    """Return (slot, sign) of member i: 2j and 2j+1 are the pair of slot j; one-sided, a member is a slot."""
+    return (i, 1) if table.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
+
+
+def count(counters: Counters, population: Population, horizon: int) -> None:
+    """Count a population's steps; nominally, the papers' way, a generation is one horizon."""
+    counters.env_steps_population += int(population.length.sum()) + population.trial_steps
+    counters.unstable_episodes += population.unstable
+    counters.nominal_steps += horizon

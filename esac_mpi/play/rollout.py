@@ -1,0 +1,242 @@
+"""Episodes: a policy in, returns and lengths out."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esac_mpi.comm.contracts import World
+from esac_mpi.envs import LARGEST, Env, UnstablePhysics, finite, transition
+from esac_mpi.host import cooperative
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.operators.policy import Policy
+from esac_mpi.play.transitions import joined, packed, packed_size, unpacked, width
+
+SLICE = 64  # steps of an episode between two turns of other work, at most
+
+
+class Board(NamedTuple):
+    """The shape of what ranks put together: a row for each piece of work, of whose numbers rank 0's node alone needs the bulk."""
+
+    rows: int
+    columns: int
+    bulk: int = 0  # of the columns, at their end
+
+
+class NoFiniteReturn(Exception):
+    """No member of a population has a finite return: there is nothing to learn from."""
+
+
+class ReturnDiffers(EndsRun):
+    """An episode that is played again does not give the return that it gave: two machines, or two moments, compute otherwise."""
+
+
+class ThetaNotFinite(Exception):
+    """The policy that evolves is no longer finite: it has nothing more to give."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode. The return is nan if the physics was unstable or a reward not finite, in float32 as learners have it."""
+
+    episodic_return: float
+    episodic_length: int
+    sign_return: float = 0.0  # sum of its rewards' signs; nan where the return is
+
+
+@contextmanager
+def noted(where: str) -> Iterator[None]:
+    """Note on an exception where it was raised."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(where)
+        raise
+
+
+def play(
+    env: Env,
+    policy: Policy,
+    seed: int,
+    watch: Callable[[np.ndarray], None] | None = None,
+    cap: int = 0,
+    disturb: Callable[[np.ndarray], None] | None = None,
+    shift: float = 0.0,
+) -> Episode:
+    """Play one episode whose start state is addressed by `seed`; show `watch` each observation acted on.
+
+    cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
+    `shift` is taken from each reward before its sign is.
+    """
+    return cooperative.run(playing(env, policy, seed, watch, cap, disturb, shift))
+
+
+def playing(
+    env: Env,
+    policy: Policy,
+    seed: int,
+    watch: Callable[[np.ndarray], None] | None = None,
+    cap: int = 0,
+    disturb: Callable[[np.ndarray], None] | None = None,
+    shift: float = 0.0,
+) -> Generator[bool, None, Episode]:
+    """Play one episode as `play` does; yield after a turn of SLICE steps, for others.
+
+    A task with a closed loop takes a turn's steps at once, unless its actions are disturbed.
+    """
+    total, length, signs = 0.0, 0, 0
+    turn = cooperative.Turn(SLICE)
+    alone = disturb is None and isinstance(policy, Policy)
+    loop: Any = getattr(env, "closed_loop", None) if alone else None
+    end = min(cap or env.horizon, env.horizon)
+    terminated = truncated = False
+    try:
+        observation = env.reset(seed)
+        while not (terminated or truncated):
+            if loop is None:
+                if watch is not None:
+                    watch(observation)
+                action = policy(observation)
+                if disturb is not None:
+                    disturb(action)
+                length += 1
+                observation, reward, terminated, truncated = env.step(action)
+                rewards = [reward]
+            else:
+                run = loop.run(policy.drive, observation, min(SLICE, end - length))
+                rewards = run.rewards
+                terminated = run.terminated
+                if watch is not None:
+                    for row in run.observations[: len(rewards)]:
+                        watch(row)
+                length += len(rewards)
+                observation = finite(env, "observation", run.observations[-1])
+            for reward in rewards:
+                total += reward if abs(reward) <= LARGEST else np.nan
+                signs += 1 if reward > shift else -1 if reward < shift else 0
+            truncated = truncated or length == end
+            if loop is not None or turn.over():
+                yield False
+                turn.begin()
+    except UnstablePhysics:
+        total = np.nan
+    if env.unstable or not isfinite(total):
+        return Episode(np.nan, length, np.nan)
+    return Episode(total, length, signs)
+
+
+def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Callable[[np.ndarray], None]:
+    """Return what adds Gaussian noise of `std` half ranges to an action of the policy and clips it to the bounds, in place."""
+    scale = (policy.high - policy.low) / 2 * np.float32(std)
+
+    def disturb(action: np.ndarray) -> None:
+        action += scale * random.standard_normal(action.size, dtype=np.float32)
+        np.clip(action, policy.low, policy.high, out=action)
+
+    return disturb
+
+
+def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True) -> tuple[np.ndarray, Episode]:
+    """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
+
+    Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends the episode and is not among
+    them. bounded: as of `envs.transition`.
+    """
+    return cooperative.run(exploring(env, act, seed, bounded))
+
+
+def exploring(
+    env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
+) -> Generator[int, None, tuple[np.ndarray, Episode]]:
+    """Play one episode as `explore` does; yield after a turn of SLICE steps how many they are so far."""
+    turn = cooperative.Turn(SLICE)
+    rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
+    total, length, ended = 0.0, 0, False
+    try:
+        observation = env.reset(seed)
+    except UnstablePhysics:
+        return rows[0], Episode(np.nan, 0)
+    while not ended:
+        action = act(observation)
+        length += 1
+        answer = transition(env, action, bounded)
+        if answer is None:
+            return np.vstack(rows), Episode(np.nan, length)
+        next_observation, reward, terminated, truncated = answer
+        rows.append(joined(observation, action, reward, terminated, next_observation)[None])
+        total, ended, observation = total + reward, terminated or truncated, next_observation
+        if turn.over():
+            yield length
+            turn.begin()
+    return np.vstack(rows), Episode(total, length)
+
+
+def collect(
+    world: World, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
+) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+    """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
+
+    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, on rank 0
+    alone and until the next `collect`; and each rank's busy time [s].
+    """
+    numbers = width(env.observation_size, env.action_size)
+    board = collection_board(episodes, env.horizon, numbers)
+
+    def work(i: int) -> np.ndarray:
+        random = generator(seed, Purpose.LEARNER, k, block=i)
+
+        def act(observation: np.ndarray) -> np.ndarray:
+            if noise is None:
+                return random.uniform(-1.0, 1.0, env.action_size).astype(np.float32)
+            gaussian = random.standard_normal(env.action_size, dtype=np.float32)
+            return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
+
+        with noted(f"in the training episodes of generation {k}, episode {i}"):
+            rows, episode = explore(env, act, integer(seed, Purpose.LEARNER_EPISODE, k, block=i))
+        return np.concatenate([[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)])
+
+    table, busy = world.map(work, board.rows, board.columns, bulk=board.bulk)
+    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.leads], busy
+
+
+def collection_board(episodes: int, horizon: int, width: int) -> Board:
+    """Return the shape of what `collect` puts together: return, steps and transitions of each episode."""
+    packed = packed_size(horizon, width)
+    return Board(episodes, 2 + packed, packed)
+
+
+def evaluate_policies(
+    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int,
+    purpose: Purpose = Purpose.EVALUATION,
+) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:  # fmt: skip
+    """Play `episodes` noise-free episodes of each policy, from the same start states, which are the purpose's.
+
+    Returns ({name: returns [episodes]}, environment steps, unstable episodes, seconds of each episode [policies * episodes]).
+    """
+    names = list(thetas)
+
+    def work(i: int) -> np.ndarray:
+        name, number = names[i // episodes], i % episodes
+        address, start = integer(seed, purpose, generation, block=number), world.clock()
+        with noted(f"in the evaluation of {name} after generation {generation}, episode {number}"):
+            episode = play(env, policy.set(thetas[name]), address)
+        return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
+
+    table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])
+    returns = table[:, 0].reshape(len(names), episodes).copy()
+    unstable = int(np.isnan(returns).sum())
+    return dict(zip(names, returns, strict=True)), int(table[:, 1].sum()), unstable, table[:, 2].copy()
+
+
+def evaluation_board(policies: int, episodes: int) -> Board:
+    """Return the shape of what `evaluate_policies` puts together: return, steps and seconds of each episode."""
+    return Board(policies * episodes, 3)
+
+
+def mean_return(returns: np.ndarray) -> float:
+    """Return the mean of an evaluation's returns [episodes]; -inf if one of them is not finite."""
+    return float(returns.mean()) if np.isfinite(returns).all() else -np.inf

@@ -1,0 +1,97 @@
+"""Whether a directory may be used for a run, by what is in it and by the settings of the run that it holds."""
+
+import errno
+import logging
+import os
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, updated
+from esac_mpi.host.run_directory import CONFIG, is_run
+from esac_mpi.record.checkpoints import Checkpoint, newest
+from esac_mpi.record.errors import PASSING, Refused, Unsaved, unread
+from esac_mpi.record.files import free
+
+logger = logging.getLogger(__name__)
+
+
+def check(path: Path) -> None:
+    """Refuse a directory that is not ours or cannot be written."""
+    if path.exists():
+        if not path.is_dir():
+            raise Refused(f"{path}: not a directory; choose another --run-dir")
+        if any(path.iterdir()) and not is_run(path):
+            raise Refused(f"{path}: not empty, and not a run of esac_mpi; choose another --run-dir")
+    place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
+
+
+def problem(path: Path, error: OSError) -> Exception:
+    """Return what an error of the file system at a start means: another directory, a full disk, or trying again."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Unsaved(f"{path}: {error.strerror}; free {free(path)}")
+    if error.errno in PASSING:
+        return unread(path, error)
+    return Refused(f"{path}: {error.strerror}; choose another --run-dir")
+
+
+def settings_of(path: Path) -> Config | None:
+    """Read the settings of the run that a directory holds, None where there is none. Raises Refused, Unreadable."""
+    if not is_run(path):
+        return None
+    with suppress(ConfigError):
+        return updated(Config(), read_toml(path / CONFIG))
+    restored = newest(path)  # which takes longer
+    return restored.config if restored else None
+
+
+def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
+    """Refuse to continue a run under other settings; warn where bits may differ but meaning does not."""
+    if restored is not None:
+        old = restored.config
+    elif (path / CONFIG).exists():
+        try:
+            old = updated(Config(), read_toml(path / CONFIG))
+        except ConfigError as error:
+            raise Refused(f"{error}. Choose --fresh or another --run-dir") from error
+    else:
+        return
+    changed = differences(old, config)
+    for name in changed.keys() & WARN:
+        logger.warning("%s was %r, is now %r: going on, bits may differ", name, *changed.pop(name))
+    if changed:
+        listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
+        raise Refused(
+            f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or another --run-dir"
+            f"{_way_on(path, old)}"
+        )
+
+
+def _way_on(path: Path, old: Config) -> str:
+    """Return the advice with which the run goes on as it is; empty where its config.toml cannot be used."""
+    words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
+    try:
+        written = updated(Config(), read_toml(path / CONFIG))  # perhaps edited since: what was changed is named back
+        edited = {name: was for name, (_, was) in differences(written, old).items() if name not in WARN}
+        words += [word for name, was in edited.items() for word in (f"--{name}", *as_words(was))]
+        load(words[3:])
+    except (ConfigError, SystemExit):
+        return ""
+    return f".\nTo go on with the run as it is, with any launcher: {shlex.join(words)}"
+
+
+def aside(path: Path) -> str:
+    """Return where --fresh moves an old run, <name>.old-<N> with the first N that is free; empty for none. Raises Refused."""
+    if path == Path.cwd():
+        raise Refused(f"{path}: --fresh cannot move the directory it is started in; start it elsewhere")
+    if not path.exists() or not any(path.iterdir()):
+        return ""
+    return next(name for n in range(1, 10**6) if not os.path.lexists(name := f"{path}.old-{n}"))
+
+
+def move_aside(path: Path, name: str) -> None:
+    """Rename an old run."""
+    os.rename(path, name)
+    logger.info("the old run was moved to %s", name)

@@ -1,1 +1,0 @@
-"""Kills at random moments and configurations that make no sense; for tools/torture.py and tools/fuzz_config.py."""

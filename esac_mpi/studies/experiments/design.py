@@ -1,0 +1,267 @@
+"""Experiments as files: configs/experiments/<id>.toml in, the runs of a budget out, each as a line of arguments of the program.
+
+A file names what is common ([settings]), what is compared ([variants.NAME], and [sweep] for the values of one field), on what
+([tasks.NAME]) and at which scale ([budgets.smoke], small, paper). Settings are fields of the program by their dotted names. Where
+two places set one field, the later of this list counts: the task's configuration file, settings, tasks, budgets.B.settings,
+budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table that a run's algorithm does not read is left out.
+configs/experiments/README.md has the format.
+"""
+
+import dataclasses
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import MISSING, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.analysis.groups import shown
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, ConfigError, as_words, automatic, check, from_table, read_toml
+from esac_mpi.config import resolved as settled
+from esac_mpi.config.names import meant
+from esac_mpi.config.reads import unread
+from esac_mpi.host.data_files import checkout, shipped
+from esac_mpi.host.invocation import called
+from esac_mpi.host.paths import given
+from esac_mpi.studies.experiments import cores
+from esac_mpi.studies.experiments.naming import check_names, refuse_one_task_twice
+from esac_mpi.studies.experiments.plan import Budget, Computed, Experiment, Planned, Product, Settings
+from esac_mpi.studies.experiments.settings import DEFAULT, full_name
+
+OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()  # `esac-mpi examples` has put them here
+ROOT = Path.cwd() if OURS else shipped()
+FOLDER = ROOT / "configs/experiments"
+MEASURED = {"speeds", "random"}  # files there that are no experiments: what commands have measured
+UNLIMITED = 10**12  # environment steps of a run that time ends
+
+
+def names() -> list[str]:
+    """Return the ids of the experiments that there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in MEASURED)
+
+
+def ours(path: Path) -> Path:
+    """Return a path if what is written there is the user's own. Raises Unusable for one of the installed package."""
+    if checkout() is None and path.is_relative_to(shipped()):
+        raise Unusable(f"{path} belongs to the installed package: {called('examples')} copies configs/ here, for your own")
+    return path
+
+
+def experiment(id: str) -> Experiment:
+    """Read an experiment. Raises Unusable naming the file and the key."""
+    path = given(id, Unusable) if id.endswith(".toml") else FOLDER / f"{id}.toml"
+    if not path.exists():
+        raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
+    try:
+        return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Unusable(f"{path}: not valid TOML: {error}") from error
+
+
+def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
+    """Return the experiment that a parsed file describes. Raises Unusable."""
+    kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(
+        ("settings", "tasks", "variants", "sweep", "budgets", "core"), dict
+    )
+    known(table, {**kinds, "products": list}, source)
+    for name in ("title", "claim", "tasks", "variants", "budgets"):
+        if not table.get(name):
+            raise Unusable(f"{source}: {name} is missing or empty")
+    sweep = table.get("sweep", {})
+    known(sweep, {"field": str, "values": list}, f"{source}: sweep")
+    if sweep.get("field") in ("algorithm", "seed", "run_dir"):
+        raise Unusable(f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's")
+    tasks = {name: task(entry, f"{source}: tasks.{name}") for name, entry in tables(table["tasks"], f"{source}: tasks")}
+    variants = {n: fields(entry, f"{source}: variants.{n}") for n, entry in tables(table["variants"], f"{source}: variants")}
+    budgets = {name: budget(entry, f"{source}: budgets.{name}") for name, entry in tables(table["budgets"], f"{source}: budgets")}
+    found = Experiment(
+        id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
+        tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
+        [Product(**made(entry, Product, f"{source}: products")) for entry in table.get("products", [])],
+        budgets, cores.parsed(table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"),
+    )  # fmt: skip
+    for name, b in found.budgets.items():
+        check_names(found, b, f"{source}: budgets.{name}")
+    if wrong := next((product.out for product in found.products if "/" in product.out), None):
+        raise Unusable(f"{source}: products: out = {wrong!r}: a file's name; it is written beside the experiment's results.csv")
+    return found
+
+
+def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tables of a table. Raises Unusable for anything else in it."""
+    for name, entry in table.items():
+        if not isinstance(entry, dict):
+            raise Unusable(f"{source}.{name} = {entry!r}: expected a table")
+        yield name, entry
+
+
+def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
+    """Raise Unusable for a key that is not among the kinds, naming one like it, or has another type."""
+    for name, value in table.items():
+        if name not in kinds:
+            raise Unusable(f"{source}: unknown key '{name}'; {meant(name, kinds)}")
+        kind = kinds[name]
+        if not isinstance(value, (int, float) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
+            raise Unusable(f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}")
+
+
+def fields(table: dict[str, Any], source: str) -> Settings:
+    """Return a table of settings as {dotted name: value}, checked as the program checks a configuration file."""
+    try:
+        return from_table(table, source)
+    except ConfigError as error:
+        raise Unusable(str(error)) from error
+
+
+def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
+    """Return a task's configuration file, "" for none, and its settings."""
+    own = dict(table)
+    name = own.pop("config", "")
+    known({"config": name}, {"config": str}, source)
+    path = f"configs/{name if '/' in name else f'esac/{name}'}.toml" if name else ""
+    settings = fields(own, source)
+    if path and not (ROOT / path).exists():
+        raise Unusable(f"{source}: config = {name!r}: there is no {path}")
+    if not path and "task.id" not in settings:
+        raise Unusable(f"{source}: needs config, a file of configs/esac/, or task.id")
+    return path, settings
+
+
+def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
+    """Return a table that has the keys of a dataclass, all that have no default among them. Raises Unusable."""
+    if not isinstance(table, dict):
+        raise Unusable(f"{source}: {table!r}: expected a table")
+    known(table, {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()}, source)
+    for one in dataclasses.fields(kind):
+        if one.name not in table and one.default is one.default_factory is MISSING:
+            raise Unusable(f"{source}: {one.name} is missing")
+        if one.type == list[str] and not all(isinstance(entry, str) for entry in table.get(one.name, [])):
+            raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: expected a list of str")
+    return table
+
+
+def budget(table: dict[str, Any], source: str) -> Budget:
+    """Return a budget. Raises Unusable."""
+    clock = table.get("clock")
+    entries = dict(made({name: entry for name, entry in table.items() if name != "clock"}, Budget, source))
+    entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
+    for name in ("for_task", "for_variant"):
+        inner = tables(entries.get(name, {}), f"{source}.{name}")
+        entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
+    if clock is not None:
+        if isinstance(clock, dict) and "core" in clock:
+            raise Unusable(f"{source}.clock: core is a table of the file, [core], for all budgets")
+        entries["clock"] = Computed(**made(clock, Computed, f"{source}.clock"))
+        if "seconds" in entries or not (entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf):
+            raise Unusable(f"{source}: clock needs positive ranks and seconds, and no seconds of wall time beside it")
+    counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
+    if any(not isinstance(count, int) or count < 1 for count in counts) or not 0 < entries.get("seconds", 1) < math.inf:
+        raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
+    return Budget(**entries)
+
+
+def chosen(found: Experiment, name: str) -> Budget:
+    """Return a budget by its name. Raises Unusable."""
+    if name not in found.budgets:
+        raise Unusable(f"{found.id} has no budget '{name}'; it has {', '.join(found.budgets)}")
+    return found.budgets[name]
+
+
+def folder_of(found: Experiment, budget: str, root: Path) -> Path:
+    """Return the folder of an experiment at a budget."""
+    return root / f"{found.id}-{budget}"
+
+
+def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
+    """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
+    b = chosen(found, name)
+    compared = product(b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants)
+    settled = [planned(found, b, *one) for one in compared]
+    refuse_one_task_twice(found, settled)
+    made: dict[Path, Planned] = {}
+    for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
+        parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
+        where = folder_of(found, name, root) / "-".join(parts)
+        line = [str(seed) if before == "--seed" else token for before, token in zip(["", *run.line], run.line, strict=False)]
+        one = replace(run, seed=seed, ranks=ranks, line=line, run_dir=where, config=replace(run.config, seed=seed))
+        if made.setdefault(where, one) is not one:
+            raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
+    return list(made.values())
+
+
+def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
+    """Return the run of seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
+    path, _ = found.tasks[task]
+    settings, algorithm = resolved(found, b, task, variant, value)
+    text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
+    parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
+    start = [str(place(path))] if path else []
+    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
+    clock = b.clock and replace(b.clock, core=cores.core(found.costs, task, algorithm, found.id))
+    return Planned(
+        task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
+        Path("-".join(map(file_name, parts))),
+        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), clock,
+    )  # fmt: skip
+
+
+def file_name(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.+_]+", "-", text).strip("-")
+
+
+def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) -> tuple[Settings, str]:
+    """Return what a run sets beyond its configuration file, but the algorithm, and the algorithm. Raises Unusable."""
+    path, own = found.tasks[task]
+    mine = found.variants[variant] | b.for_variant.get(variant, {})
+    settings = found.settings | own | b.settings | b.for_task.get(task, {}) | mine
+    base = from_file(path)
+    algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
+    if value is not None:
+        settings |= fields({full_name(algorithm, found.field): value}, f"{found.id}: sweep")
+    for name, why in unread(settled(base, {**settings, "algorithm": algorithm}), settings).items():
+        if name in mine:
+            raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
+        del settings[name]
+    limits = {name for name in settings if name.startswith("budget.")}
+    if not limits and (b.seconds or b.clock):
+        limits, settings["budget.env_steps"] = {"budget.env_steps"}, UNLIMITED
+    if limits:  # an experiment that names a limit means no other
+        settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
+    return settings, algorithm
+
+
+@cache
+def from_file(path: str) -> Settings:
+    """Return the settings of a configuration file, none for ""."""
+    return read_toml(ROOT / path) if path else {}
+
+
+def place(path: str) -> Path:
+    """Return a file of the checkout, relative to where we are if it is below."""
+    full = ROOT / path
+    return full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full
+
+
+def configured(path: str, settings: Settings, what: str) -> Config:
+    """Return the configuration that the program makes of a file and settings, without its command line. Raises Unusable."""
+    config = settled(from_file(path), settings)
+    try:
+        check(config)
+    except ConfigError as error:
+        raise Unusable(f"{what}: {error}") from error
+    refuse_automatic(config, what)
+    if config.budget.minutes:
+        raise Unusable(f"{what}: budget.minutes = {config.budget.minutes:g}: an experiment's time is seconds = N of its budget")
+    return config
+
+
+def refuse_automatic(config: Config, what: str) -> None:
+    """Raise Unusable where a number would be chosen at a run's first start: runs that are compared have the same."""
+    if names := automatic(config):
+        told = " and ".join(f'{name} = "auto"' for name in names)
+        raise Unusable(f"{what}: {told} would be chosen at each run's first start; name the number, lest the machine decide")

@@ -1,0 +1,74 @@
+"""An experiment's runs as lists of jobs, and the commands that submit them."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.host.invocation import called
+from esac_mpi.studies.experiments import design, estimates
+from esac_mpi.studies.experiments.plan import Planned
+from esac_mpi.studies.experiments.report import priced
+
+SCRIPTS = Path("jobs")  # the shipped job scripts
+
+
+def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
+    """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system.
+
+    Raises Unusable where time ends the runs, Failed.
+    """
+    found = design.experiment(id)
+    budget = design.chosen(found, budget_name)
+    if budget.seconds or budget.clock:
+        raise Unusable(
+            "runs of this budget are ended by time, which `run` gives them; as jobs they would go on:"
+            " choose another budget, or run it here"
+        )
+    system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")
+    if system and not dry_run and not SCRIPTS.is_dir():
+        raise Unusable(without_scripts())
+    runs, cores = design.runs(found, budget_name, root), budget.cores
+    yield priced(runs, cores, estimates.speeds())
+    by_ranks: dict[int, list[Planned]] = {}
+    for run in runs:
+        by_ranks.setdefault(estimates.ranks_of(run, cores), []).append(run)
+    for ranks, group in sorted(by_ranks.items()):
+        out = design.folder_of(found, budget_name, root) / f"jobs-{ranks}-ranks.txt"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text("".join(f"{line(run)}\n" for run in group), encoding="utf-8")
+        yield f"{out}: {len(group)} jobs of {ranks} rank{'s' * (ranks > 1)}"
+        commands = {"sbatch": slurm(out, len(group), ranks), "qsub": pbs(out, len(group), ranks)}
+        for name, (environment, call) in commands.items():
+            if name == system and not dry_run:
+                if code := subprocess.run(call, env={**os.environ, **environment}, check=False).returncode:
+                    raise Failed(f"{shlex.join(call)}: exit code {code}; what follows it was not submitted")
+            elif name == system or not system:
+                settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
+                yield f"{name:<7} {settings} {shlex.join(call)}"
+
+
+def without_scripts() -> str:
+    """Return what to do where there are no job scripts."""
+    return f"{SCRIPTS}/ is not here: {called('examples')} copies it, to be edited for your machine"
+
+
+def line(run: Planned) -> str:
+    """Return a run's line of a list, as esac-mpi sweep writes it."""
+    return shlex.join([*run.line, "--run-dir", str(run.run_dir)])
+
+
+def slurm(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
+    """Return environment and command line that submit a list to Slurm."""
+    return {"LIST": str(out)}, ["sbatch", f"--ntasks={ranks}", f"--array=0-{count - 1}%10", "jobs/slurm-array.sbatch"]
+
+
+def pbs(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
+    """Return environment and command line that submit a list to PBS; an array has two elements or more."""
+    select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"  # in SELECT for the rounds that follow
+    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}", "SELECT": select} | ({"INDEX": "0"} if count == 1 else {})
+    elements = ["-J", f"0-{count - 1}"] if count > 1 else []
+    return environment, ["qsub", "-v", ",".join(environment), "-l", select, *elements, "jobs/pbs-array.sh"]

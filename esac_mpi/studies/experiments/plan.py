@@ -1,0 +1,91 @@
+"""What an experiment's file describes, and the runs that come of it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.analysis.clock import Core, Machine
+from esac_mpi.config import Config
+from esac_mpi.studies.experiments import cores
+
+Settings = dict[str, Any]  # {dotted name: value}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A picture or table: a call of a tool. {runs}, {csv}, {run} and {task} stand for what there is when it is made."""
+
+    tool: str
+    arguments: list[str]
+    out: str
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A run's end by its computed clock (esac_mpi.analysis.clock)."""
+
+    ranks: int
+    seconds: float  # [s]
+    updates_per_second: float = 0.0  # of the learner; 0 = this machine's
+    core: Core | None = None  # None: as those that a run had; a file has it for all its budgets, in [core]
+
+    @property
+    def machine(self) -> Machine:
+        """Where the clock is computed for."""
+        return Machine(self.ranks, self.updates_per_second, self.core)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of an experiment is run. Empty lists: all that the experiment has."""
+
+    seeds: int = 1
+    seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
+    clock: Computed | None = None  # in its place the computed time on other ranks
+    cores: int = 1  # ranks of a job of an algorithm with a population; others have one
+    ranks: list[int] = field(default_factory=list)  # each run once on each of these numbers of ranks
+    tasks: list[str] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    settings: Settings = field(default_factory=dict)
+    for_task: dict[str, Settings] = field(default_factory=dict)
+    for_variant: dict[str, Settings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment as its file has it."""
+
+    id: str
+    title: str
+    claim: str
+    settings: Settings
+    tasks: dict[str, tuple[str, Settings]]  # name: configuration file or "", settings
+    variants: dict[str, Settings]
+    field: str  # swept; "" = none
+    values: list[Any]
+    points: int  # rows that results.csv has of a run at most
+    products: list[Product]
+    budgets: dict[str, Budget]
+    costs: cores.Costs  # of the core that clocks are computed for
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of an experiment."""
+
+    task: str
+    variant: str
+    value: str  # of the swept field as text, "" without a sweep
+    seed: int
+    ranks: int  # 0 = without mpirun
+    seconds: float
+    line: list[str]  # arguments but for --run-dir
+    run_dir: Path
+    config: Config
+    clock: Computed | None = None
+
+    @property
+    def label(self) -> str:
+        """The variant as results name it: runs on several numbers of ranks are variants of their own."""
+        return f"{self.variant}, {self.ranks} rank{'s' * (self.ranks > 1)}" if self.ranks else self.variant

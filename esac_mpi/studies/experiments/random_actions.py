@@ -1,0 +1,75 @@
+"""Measure what uniform random actions return on tasks: the 0 of normalised scores. Kept in configs/experiments/random.toml.
+
+Command: esac-mpi experiment random TASK [TASK ...]. Each action is uniform within its bounds, drawn anew at every step; of
+discrete ones each is as likely. Episodes have the task's own time limit, or that of --horizon, and the start states of
+esac-mpi evaluate with seed 0.
+Cost: some seconds a task.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.analysis.results.rows import changes, form
+from esac_mpi.analysis.results.scores import random_returns
+from esac_mpi.host import process_state
+from esac_mpi.host.invocation import look_here
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.play.rollout import explore
+from esac_mpi.studies.experiments.design import FOLDER, ours
+
+FILE = FOLDER / "random.toml"
+EPISODES = 100
+HEAD = f"""\
+# Returns of {EPISODES} episodes of uniform random actions: the 0 of normalised scores (esac-mpi results aggregate). Other tasks
+# are added, and these measured again, by: esac-mpi experiment random TASK [TASK ...]
+# mean, its standard error, and the worst and best episode
+"""
+
+
+def played(env: envs.Env, episode: int) -> float:
+    """Return the return of an episode of uniform random actions, nan where the physics was unstable."""
+    random = generator(0, Purpose.ACTION, 0, block=episode)
+
+    def act(_: np.ndarray) -> np.ndarray:
+        return random.uniform(-1, 1, env.action_size).astype(np.float32)
+
+    return explore(env, act, integer(0, Purpose.EVALUATION, 0, block=episode))[1].episodic_return
+
+
+@process_state.kept()
+def returns(env: envs.Env, episodes: int) -> np.ndarray:
+    """Return the returns of episodes [episodes]. Raises Unusable where the physics was unstable in one."""
+    found = np.array([played(env, episode) for episode in range(episodes)])
+    if unstable := int(np.isnan(found).sum()):
+        raise Unusable(f"{env.id}: the physics was unstable in {unstable} of {episodes} episodes of random actions")
+    return found
+
+
+def write(
+    tasks: Iterable[str], path: Path = FILE, episodes: int = EPISODES, horizon: int = 0, kwargs: Mapping[str, Any] | None = None
+) -> Path:
+    """Measure these tasks, keep what the file has of others, and write it; return its path. Raises Unusable.
+
+    horizon: where episodes are truncated [steps]; 0: the tasks' own limit. kwargs: what the tasks are made with.
+    """
+    look_here()
+    known = random_returns(path) if ours(path).exists() else {}
+    for id in tasks:
+        try:
+            found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
+        except envs.TaskError as error:
+            raise Unusable(str(error)) from error
+        deviation = found.std(ddof=1) / np.sqrt(episodes)
+        name = form(id, changes(horizon, kwargs or {}))
+        known[name] = {"mean": found.mean(), "error": deviation, "worst": found.min(), "best": found.max()}
+        note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")
+    figures = {id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items()) for id in sorted(known)}
+    lines = [f"{json.dumps(id)} = {{ {text} }}" for id, text in figures.items()]
+    path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    return path

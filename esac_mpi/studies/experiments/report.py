@@ -1,0 +1,65 @@
+"""What an experiment is and costs, in words."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import as_words
+from esac_mpi.studies.experiments import design, estimates
+from esac_mpi.studies.experiments.cores import Costs
+from esac_mpi.studies.experiments.plan import Planned
+
+
+def listing() -> Iterator[str]:
+    """Yield a line for each experiment."""
+    for name in design.names():
+        found = design.experiment(name)
+        yield f"{name:<13} {found.title}"
+
+
+def shown(id: str) -> Iterator[str]:
+    """Yield what an experiment is: title, claim, runs and cost of each budget, variants, products."""
+    found, known = design.experiment(id), estimates.speeds()
+    yield f"{found.id}: {found.title}\n\nThe paper: {found.claim}\n"
+    for name, budget in found.budgets.items():
+        runs = design.runs(found, name, Path())
+        seeds, wall = f"{budget.seeds} seed{'s' * (budget.seeds > 1)}", f", {budget.seconds:g} s each" if budget.seconds else ""
+        if budget.clock:
+            wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
+        yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
+        yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
+    if found.costs:
+        yield from core(found.costs)
+    yield f"\nestimated from {known.about}\n"
+    for name, settings in found.variants.items():
+        yield f"{name:<14} {written(settings)}"
+    if found.field:
+        yield f"\nswept: {found.field} = {', '.join(map(str, found.values))}"
+    for name, budget in found.budgets.items():
+        for what, settings in {"": budget.settings, **budget.for_task, **budget.for_variant}.items():
+            if settings:
+                yield f"{name}{', ' * bool(what)}{what}: {written(settings)}"
+    yield ""
+    for product in found.products:
+        yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"
+
+
+def core(costs: Costs) -> Iterator[str]:
+    """Yield what work takes on the core that clocks are computed for."""
+    for name, unit in ("step", "us"), ("update", "ms"):
+        yield f"{name} of a core [{unit}]: {', '.join(f'{key} {cost:g}' for key, cost in costs[name].items())}"
+
+
+def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:
+    """Return what runs cost, or that it is not known."""
+    try:
+        return estimates.total(runs, cores, known)
+    except Unusable as error:
+        return f"{len(runs)} runs, cost unknown: {error}"
+
+
+def written(settings: dict[str, Any]) -> str:
+    """Return settings as the command line has them."""
+    return " ".join(f"--{key} {' '.join(as_words(value))}" for key, value in settings.items()) or "as the tasks say"

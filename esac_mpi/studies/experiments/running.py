@@ -1,0 +1,285 @@
+"""Carry out the runs of an experiment: so many at once, each to its end or for its time, and again from where it was.
+
+A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks (clocks.py),
+which is the same however many go on at once. Wall time counts from where a run says that it goes on, without imports;
+what it has had is kept in spent/ beside the runs, and is no less than its own history says. Interrupted (by a signal),
+the runs save themselves, and the next start goes on.
+"""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from esac_mpi.analysis.measures import last
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import Config, ConfigError, differences, flatten, updated
+from esac_mpi.config.bounds import AUTO
+from esac_mpi.config.selecting import SURVIVAL
+from esac_mpi.host.stop import asking
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.studies.experiments import clocks
+from esac_mpi.studies.experiments.plan import Planned
+
+STATUS = "status.json"
+TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
+POLL = 0.1  # [s]
+CROWDED = 20.0  # times its processor time at most, what a run that its clock ends may last without us
+SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
+
+
+@dataclass
+class Going:
+    """A run in progress."""
+
+    planned: Planned
+    process: subprocess.Popen
+    seconds: float  # its wall time [s]
+    start: float  # of its process, on the monotonic clock [s]
+    before: tuple[int, int] | None  # status.json as an earlier start has left it
+    end: float = math.inf  # when its wall time is over, known once it has begun [s]
+    over: bool = False  # whether it was told so
+    interrupted: bool = False  # whether it was told to stop before that
+    since: float = math.inf  # when it was first seen to go on [s]
+    pace: clocks.Pace = field(init=False)  # of its computed clock
+
+    def __post_init__(self) -> None:
+        self.pace = clocks.Pace(self.planned, files_of)
+
+    @property
+    def unused(self) -> float:
+        """What it has left of its wall time [s]."""
+        return 0.0 if self.over else min(self.seconds, self.end - time.monotonic())
+
+    @property
+    def taken_up(self) -> bool:
+        """Whether it has said anything since it was started; no clock is asked, since it may have been set meanwhile."""
+        now = stamp(self.planned.run_dir / STATUS)
+        return now is not None and now != self.before
+
+    def tell(self) -> None:
+        """Ask it to save itself and end."""
+        self.interrupted = True
+        self._end()
+
+    def _end(self) -> None:
+        """Let it end at its next generation; USR1 passes every launcher, while Open MPI's kills its ranks soon after TERM."""
+        self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
+
+    def watch(self) -> None:
+        """Begin to count once the run says that it goes on; end it when its time is over."""
+        if self.since == math.inf and self.taken_up:
+            self.since, self.end = time.monotonic(), time.monotonic() + self.seconds
+        if not self.over and (time.monotonic() >= self.end or self.pace.passed(time.monotonic(), self.since)):
+            self.over = True
+            self._end()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: done, stopped or failed."""
+
+    planned: Planned
+    how: str
+    code: int
+    seconds: float  # it went on for, this time
+
+    def __str__(self) -> str:
+        run = files_of(self.planned)
+        at = f", generation {run.generation}" if run else ""
+        best = run.status.get("best_return") if run else None
+        reached = f", best return {best:,.6g}" if best is not None else ""
+        log = f"; exit code {self.code}, see {log_of(self.planned)}" if self.how == "failed" else ""
+        return f"{self.planned.run_dir.name}: {self.how}{at}, {self.seconds:.0f} s{reached}{log}"
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from the one that takes its place, None where there is none."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns
+
+
+def files_of(planned: Planned) -> RunFiles | None:
+    """Return a run's files, None where there is nothing of it yet, or nothing readable."""
+    try:
+        return Run.open(planned.run_dir)
+    except (Refused, Unreadable, ConfigError, OSError):
+        return None
+
+
+def as_begun(config: Config, run: RunFiles) -> Config:
+    """Return a configuration with what a run of it has for what is left to the task and to the machine."""
+    planned, has = dict(flatten(config)), dict(flatten(run.config))
+    names = str(run.provenance.get("settled", "")).split()
+    return updated(config, {name: has[name] for name in names if planned[name] in (SURVIVAL, AUTO)})
+
+
+def log_of(planned: Planned) -> Path:
+    """Return the file that has what a run printed."""
+    return planned.run_dir.parent / "logs" / f"{planned.run_dir.name}.txt"
+
+
+class Spent:
+    """The wall time that each run of a folder has had [s]: a file each, since several machines may share the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        former = folder / "spent.json"  # what earlier versions wrote
+        self._former: dict[str, float] = json.loads(former.read_text()) if former.exists() else {}
+        self._folder = folder / "spent"
+
+    def of(self, planned: Planned, run: RunFiles | None) -> float:
+        """Return the time of a run, no less than its history says; 0 for a run that is not there."""
+        return max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0) if run else 0.0
+
+    def note(self, planned: Planned, seconds: float) -> None:
+        """Write down what a run has had in all."""
+        self._folder.mkdir(exist_ok=True)
+        file = self._folder / f"{planned.run_dir.name}.txt"
+        part = file.with_name(f"{file.name}.tmp.{os.getpid()}")
+        part.write_text(f"{seconds:.1f}\n")
+        os.replace(part, file)
+
+    def _noted(self, name: str) -> float:
+        try:
+            return float((self._folder / f"{name}.txt").read_text())
+        except FileNotFoundError:
+            return self._former.get(name, 0.0)
+
+
+def left(planned: Planned, spent: Spent) -> float | None:
+    """Return the wall time that a run still has, inf where its own budget or its computed clock ends it, None if it is done.
+
+    A run that failed or died is not done, however long it lasted, but one that had passed the time of its clock. Raises Unusable
+    where there is one of other settings.
+    """
+    run = files_of(planned)
+    if run and (changed := differences(run.config, as_begun(planned.config, run))):
+        listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
+        raise Unusable(f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root")
+    if run and planned.ranks not in (0, run.provenance.get("ranks")):
+        made = f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), and is planned on {planned.ranks}"
+        raise Unusable(f"{made}: did a job script's LAUNCH start another number? Remove it, or choose another --root")
+    if run and run.state == "complete" and run.config.budget == planned.config.budget:
+        return None
+    if planned.clock and clocks.reached(run, planned.clock):
+        return None
+    if not planned.seconds:
+        return float("inf")
+    rest = planned.seconds - spent.of(planned, run)
+    if run and run.state in ("failed", "dead"):
+        return max(rest, TOLERANCE)
+    return rest if rest > TOLERANCE else None
+
+
+def command(planned: Planned) -> list[str]:
+    """Return the command line of a run."""
+    beside = Path(sys.executable).with_name("mpirun")
+    launcher = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(planned.ranks)]
+    program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
+    limit = 2 * planned.seconds
+    if planned.clock:  # of which wall time has no bound where other work has the cores
+        limit = CROWDED * planned.clock.ranks * planned.clock.seconds
+    if limit:  # we end it; should we be killed, it ends itself
+        program += ["--max-hours", f"{(limit + SPARE) / 3600:.6g}"]
+    return [*launcher, *program] if planned.ranks > 1 else program
+
+
+def begin(planned: Planned, seconds: float) -> Going:
+    """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
+    log = log_of(planned)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    before = stamp(planned.run_dir / STATUS)
+    with log.open("a", encoding="utf-8") as stream:
+        process = subprocess.Popen(command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+    return Going(planned, process, seconds, time.monotonic(), before)
+
+
+def outcome(going: Going) -> Ended:
+    """Return how a run ended whose process has; status.json decides, since launchers garble exit codes.
+
+    One of an earlier start says nothing of this one, but that a complete run was left as it is.
+    """
+    run, code = files_of(going.planned), going.process.returncode
+    state = run.state if run and (going.taken_up or (run.state == "complete" and code == 0)) else ""
+    if state == "complete" or (state == "requeue" and going.over):
+        how = "done"
+    else:
+        how = "stopped" if state == "requeue" or (going.interrupted and state != "failed") else "failed"
+    return Ended(going.planned, "failed" if code == 2 else how, code, time.monotonic() - going.start)
+
+
+@contextmanager
+def wish() -> Iterator[list[int]]:
+    """Give a list that gets the signals by which a person or a batch system asks us to stop; under nohup SIGHUP asks nothing."""
+    heard: list[int] = []
+    numbers = asking()
+    before = [signal.signal(number, lambda given, frame: heard.append(given)) for number in numbers]
+    try:
+        yield heard
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]) -> Generator[Ended, None, None]:
+    """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
+
+    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is
+    started. Left in the middle, by an error here or in who reads this, it waits until they have.
+    """
+    waiting, going, told = list(work), list[Going](), 0
+    try:
+        while going or (waiting and not heard):
+            while waiting and not heard and room(waiting[0][0], going, at_once):
+                going.append(begin(*waiting.pop(0)))
+            told = wait(going, heard, told)
+            for one in list(going):
+                if one.process.poll() is not None:
+                    going.remove(one)
+                    if one.planned.seconds:
+                        spent.note(one.planned, one.planned.seconds - one.unused)
+                    if too_soon(one, spent):
+                        waiting.insert(0, (one.planned, one.seconds))
+                    else:
+                        yield outcome(one)
+                else:
+                    one.watch()
+    finally:
+        for one in going:
+            one.tell()
+        while any(one.process.poll() is None for one in going):
+            told = wait(going, heard, told)
+
+
+def too_soon(going: Going, spent: Spent) -> bool:
+    """Return whether a run was ended before its computed clock had passed its time."""
+    clocked = going.planned.clock is not None
+    return clocked and going.over and outcome(going).how == "done" and left(going.planned, spent) is not None
+
+
+def wait(going: list[Going], heard: list[int], told: int) -> int:
+    """Let a moment pass; pass on what was heard since `told` signals; return how many there are now."""
+    time.sleep(POLL)
+    count = len(heard)
+    if count > told:
+        for one in going:
+            one.tell()
+    return count
+
+
+def room(planned: Planned, going: list[Going], at_once: int) -> bool:
+    """Return whether a run may start beside those that go on."""
+    if planned.ranks or any(one.planned.ranks for one in going):
+        return not going
+    return len(going) < at_once

@@ -1,0 +1,89 @@
+"""The runs of a grid, each as a line of arguments of the program and the directory that it runs in."""
+
+import shlex
+from argparse import Namespace
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import ALGORITHMS, ConfigError, automatic, load, read_toml
+from esac_mpi.config.fields import DEFAULTS
+from esac_mpi.config.reads import reads
+from esac_mpi.studies.experiments.settings import DEFAULT, full_name
+
+OWN = {"seed": "seeds are --seeds", "run_dir": "every run has its own, below --root", "algorithm": "algorithms are --algorithms"}
+
+
+def seeds(texts: list[str]) -> list[int]:
+    """Return the seeds that numbers and ranges like 0-4 name. Raises Unusable."""
+    found: list[int] = []
+    for text in texts:
+        first, dash, last = text.partition("-")
+        if not first.isdecimal() or (dash and not (last.isdecimal() and int(last) >= int(first))):
+            raise Unusable(f"--seeds {text}: expected a number or a range like 0-4")
+        found += range(int(first), int(last or first) + 1)
+    return list(dict.fromkeys(found))
+
+
+def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> list[list[tuple[str, str]]]:
+    """Return, for each field that this algorithm reads, its (name, value) pairs. Raises Unusable."""
+    found = []
+    for name, *values in varied:
+        if not values:
+            raise Unusable(f"--set {name}: needs one value or more")
+        if name in OWN:
+            raise Unusable(f"--set {name}: {OWN[name]}")
+        full = full_name(algorithm, name)
+        if reads(algorithm, full) or not any(reads(other, full) for other in algorithms):
+            found.append([(full, value) for value in values])
+    return found
+
+
+def words(name: str, value: str) -> list[str]:
+    """Return a field's option and value as words of a command line; a list's numbers are words of their own."""
+    return [f"--{name}", *(value.split() if isinstance(DEFAULTS.get(name), tuple) else [value])]
+
+
+def tidy(text: str) -> str:
+    """Return a text as part of a directory's name."""
+    return text.replace("/", "-").replace(":", "-").replace(" ", "x")
+
+
+def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
+    """Yield the arguments of every run but its directory, and the directory."""
+    starts = [([str(path)], path.stem) for path in options.configs] + [
+        (["--task.id", task], tidy(task)) for task in options.tasks
+    ]
+    for arguments, name in starts or [([], "HalfCheetah-v5")]:
+        own = read_toml(arguments[0]).get("algorithm", DEFAULT) if arguments and name == Path(arguments[0]).stem else DEFAULT
+        for algorithm in options.algorithms or [own]:
+            if algorithm not in ALGORITHMS:
+                raise Unusable(f"--algorithms {algorithm}: there is no such algorithm; there are {', '.join(ALGORITHMS)}")
+            values = fields(algorithm, options.set, options.algorithms or [own])
+            for chosen, seed in product(product(*values), seeds(options.seeds)):
+                varied = [
+                    tidy(f"{key.split('.')[-1]}{value}") for (key, value), many in zip(chosen, values, strict=True) if many[1:]
+                ]
+                more = [token for key, value in chosen for token in words(key, value)]
+                line = [*arguments, "--algorithm", algorithm, "--seed", str(seed), *more]
+                yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
+
+
+def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
+    """Check a run's settings as the program does, once for all its seeds; add what it says to the notes. Raises Unusable."""
+    place = line.index("--seed")
+    key = (*line[:place], *line[place + 2 :])
+    if key in known:
+        return
+    known.add(key)
+    try:
+        config, _ = load(list(key), notes.add, notes.add)
+        notes.update(
+            f'{name} = "auto" is chosen at each run\'s first start: --set {name} NUMBER, for seeds of one another'
+            for name in automatic(config)
+        )
+    except ConfigError as error:
+        raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
+    except SystemExit as error:  # tyro has said what is wrong
+        raise Unusable(f"  in: {shlex.join(line)}") from error

@@ -1,0 +1,133 @@
+"""What is searched: a field's range or its choices, as a study file has them, checked as the field itself is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, get_args
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import NAMES, ConfigError, from_table, hint
+from esac_mpi.config.fields import shown
+from esac_mpi.studies.experiments.design import made
+
+LARGEST = 2**63  # numbers of a range are below
+# fields and tables that are the same for all trials, or they could not be compared
+COMMON = ("seed", "run_dir", "max_hours", "task", "budget", "evaluation", "checkpoint", "stop", "display")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that trials may have of a field of numbers: from low to high, both included; by steps, as far as these reach."""
+
+    low: float
+    high: float
+    step: float = 0.0  # 0 = every number
+    log: bool = False  # even in the logarithm
+
+    @property
+    def last(self) -> float:
+        """The greatest value: high, or low and as many whole steps as fit below it."""
+        if not self.step:
+            return self.high
+        low, high, step = (Decimal(str(number)) for number in (self.low, self.high, self.step))
+        return type(self.low + self.step)((high - low) // step * step + low)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values that are checked before a study begins."""
+        return self.low, self.last
+
+    def __str__(self) -> str:
+        more = [f"step {self.step:g}"] * bool(self.step) + ["log"] * self.log
+        return f"{self.low:g} to {self.high:g}" + (f" ({', '.join(more)})" if more else "")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The values that trials may have of any field."""
+
+    values: tuple[Any, ...]
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values that are checked before a study begins: all."""
+        return self.values
+
+    @property
+    def named(self) -> dict[Any, Any]:
+        """The values by what stands for them in a journal, which holds no lists."""
+        return {value if isinstance(value, str | bool | int | float) else shown(value): value for value in self.values}
+
+    def __str__(self) -> str:
+        return ", ".join(map(shown, self.values))
+
+
+Space = dict[str, Range | Choices]  # by dotted names
+
+
+def parsed(table: dict[str, Any], source: str) -> Space:
+    """Return what a [search] table says. Raises Unusable naming the key."""
+    found = {name: one(name, entry, f"{source}: search") for name, entry in entries(table)}
+    if not found:
+        raise Unusable(
+            f"{source}: search is empty: name one field or more, es.sigma = {{low = 0.01, high = 0.1, log = true}}, say"
+        )
+    return found
+
+
+def entries(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, entry) of a [search] table, in which a dot may open a table, too."""
+    for name, entry in table.items():
+        if name not in NAMES and isinstance(entry, dict) and "low" not in entry:
+            yield from ((f"{name}.{key}", inner) for key, inner in entry.items())
+        else:
+            yield name, entry
+
+
+def one(name: str, entry: Any, source: str) -> Range | Choices:
+    """Return the range or the choices of a field. Raises Unusable."""
+    if name in COMMON or name.partition(".")[0] in COMMON:
+        reason = "seeds = [100, 101] of the study says which" if name == "seed" else "the same for all trials, under [settings]"
+        raise Unusable(f"{source}: {name}: {reason}")
+    if isinstance(entry, list):
+        return choices(name, entry, source)
+    numbers = name in NAMES and {hint(name), *get_args(hint(name))} & {int, float}
+    if isinstance(entry, dict) and numbers:
+        return bounded(name, entry, source)
+    value(name, entry, source)  # which says what the field is
+    wanted = "a list of values" + (", or {low = 0.01, high = 0.1, log = true}" if numbers else "")
+    raise Unusable(f"{source}: {name} = {entry!r}: expected {wanted}")
+
+
+def value(name: str, entry: Any, source: str) -> Any:
+    """Return a value as its field has it. Raises Unusable where it is none."""
+    try:
+        return from_table({name: entry}, source)[name]
+    except ConfigError as error:
+        raise Unusable(str(error)) from error
+
+
+def choices(name: str, given: list[Any], source: str) -> Choices:
+    """Return choices. Raises Unusable."""
+    found = tuple(value(name, entry, source) for entry in given)
+    if len(set(map(shown, found))) < max(2, len(found)):
+        raise Unusable(f"{source}: {name} = {given!r}: expected two values or more, each once; a single one is for [settings]")
+    return Choices(found)
+
+
+def bounded(name: str, given: dict[str, Any], source: str) -> Range:
+    """Return a range. Raises Unusable."""
+    for key in given.keys() & {"low", "high", "step"}:
+        value(name, given[key], source)
+    found = Range(**made(given, Range, f"{source}: {name}"))
+    if not all(abs(number) < LARGEST for number in (found.low, found.high, found.step)):  # nan, too
+        raise Unusable(f"{source}: {name}: low, high and step must be finite, and below 2**63")
+    if found.low >= found.high:
+        raise Unusable(f"{source}: {name}: low = {found.low:g} must be below high = {found.high:g}")
+    if found.step < 0 or (found.step and found.log):
+        raise Unusable(f"{source}: {name}: step must be positive, and goes with log = false alone")
+    if found.step and found.last == found.low:
+        raise Unusable(f"{source}: {name}: step = {found.step:g} is more than there is from {found.low:g} to {found.high:g}")
+    if found.log and found.low <= 0:
+        raise Unusable(f"{source}: {name}: log = true needs a low above 0, and it is {found.low:g}")
+    return found

@@ -1,0 +1,273 @@
+"""A study: a TOML file that says what trials have in common, what is searched, and how they are measured; its directory.
+
+The directory has the study as it was begun, with the configuration file that it names read in (study.json), Optuna's journal,
+locks/, and a run directory of every trial and seed, trial-0007-seed100.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+from esac_mpi import envs
+from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
+from esac_mpi.config import FREE as FREE_IN_RUNS
+from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
+from esac_mpi.config.reads import unread
+from esac_mpi.host.paths import given
+from esac_mpi.record.files import replace
+from esac_mpi.studies.experiments.design import fields, known, made, refuse_automatic
+from esac_mpi.studies.search.space import Choices, Space, parsed
+from esac_mpi.training.task_set_up import make_task
+
+STUDY, BASE = "study.json", "base"  # file, and the key in it of what trials begin with, defaults too
+OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
+MOST = 1000  # combinations of choices in which it is looked for what is read
+KINDS: dict[str, Any] = {
+    "trials": int, "measure": str, "seeds": list, "config": str, "directory": str,
+    **dict.fromkeys(("settings", "search", "sampler", "pruner"), dict),
+}  # fmt: skip
+FREE = FREE_IN_RUNS - {"budget"}  # tables and fields that may change while a study goes on
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Who proposes trials: Optuna's TPE, each field by itself, or chance alone."""
+
+    kind: str = "tpe"  # or "random"
+    seed: int = 0
+    startup: int = 10  # trials by chance before TPE has enough to learn from
+
+
+@dataclass(frozen=True)
+class Pruner:
+    """When a trial is given up: its best value so far is below the median of the complete ones at this share of the budget."""
+
+    kind: str = "median"  # or "none"
+    startup: int = 5  # complete trials before any is given up
+    warmup: float = 0.3  # share of the budget before a trial is given up
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study. file: what the configuration file sets that it begins with; settings: what it sets beside that."""
+
+    source: str = field(compare=False)  # for messages
+    path: Path = field(compare=False)
+    table: dict[str, Any] = field(compare=False)  # as it was written
+    file: dict[str, Any]
+    settings: dict[str, Any]
+    space: Space
+    measure: str
+    seeds: tuple[int, ...]
+    sampler: Sampler
+    pruner: Pruner
+    trials: int = field(compare=False)
+
+    def run_of(self, number: int, seed: int) -> Path:
+        """Return the run directory of a trial."""
+        return self.path / f"trial-{number:04}-seed{seed}"
+
+    def config(self, found: Mapping[str, Any], hear: Callable[[str], None] = lambda text: None, **own: Any) -> Config:
+        """Return the configuration of a trial; own: what the search sets. Raises ConfigError.
+
+        What these values let be unread, settings or searched, is left out. `hear` is told what the file sets in vain.
+        """
+        named = {**self.settings, **found, **own}
+        idle = unread(resolved(self.file, named), named)
+        return joined(self.file, {n: v for n, v in named.items() if n not in idle}, self.source, self.source, hear, hear)
+
+    @property
+    def base(self) -> dict[str, Any]:
+        """Every field of a trial, {dotted name: value} as JSON has it, with the search's own and what is searched at defaults."""
+        return plain(dict(flatten(resolved(self.file, self.settings))))
+
+    def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
+        """Return whether a trial with these values, as far as they are known, reads a field."""
+        return not unread(resolved(self.file, {**self.settings, **found}), [name])
+
+
+def read(place: Path) -> Study:
+    """Return the study of a TOML file, or the one in a directory. Raises Unusable."""
+    try:
+        if place.is_dir():
+            return begun(place)
+        table = tomllib.loads(place.read_text(encoding="utf-8-sig"))
+        return of(table, place, lambda name: read_toml(given(name, ConfigError)))
+    except FileNotFoundError as error:
+        raise Unusable(f"{place}: no such study file, nor a directory with {STUDY} in it") from error
+    except OSError as error:
+        raise Unusable(f"{place}: {error.strerror}") from error
+    except ConfigError as error:
+        raise Unusable(f"{place}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"{place}: not valid TOML: {error}") from error
+
+
+def begun(path: Path) -> Study:
+    """Return the study that a directory holds. Raises FileNotFoundError, Unusable."""
+    file = path / STUDY
+    try:
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        return of(saved["study"], file, lambda name: fields(saved["file"], str(file)), path)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(f"{file}: not a study: {error}") from error
+
+
+def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
+    """Return the study that a parsed file describes. Raises Unusable, ConfigError."""
+    source = str(place)
+    known(table, KINDS, source)
+    if table.get("trials", 0) < 1 or not table.get("search"):
+        raise Unusable(f"{source}: needs trials = 1 or more, and a table [search]")
+    if (measure := table.get("measure", "best")) not in OF_POLICY:
+        raise Unusable(f"{source}: measure = {measure!r}: expected {' or '.join(map(repr, OF_POLICY))}")
+    seeds = table.get("seeds", [100])
+    if not seeds or len({*map(str, seeds)}) < len(seeds) or any(type(seed) is not int or not 0 <= seed < 2**63 for seed in seeds):
+        raise Unusable(f"{source}: seeds = {seeds!r}: expected numbers from 0 on, each once, below 2**63")
+    settings = fields(table.get("settings", {}), f"{source}: settings")
+    if own := [name for name in settings if name in OWN]:
+        raise Unusable(f'{source}: settings: {own[0]}: the search sets it; see seeds = [...], directory = "..." and --max-hours')
+    space = parsed(table["search"], source)
+    if both := sorted(settings.keys() & space.keys()):
+        raise Unusable(f"{source}: {both[0]} stands under [settings] and under [search]: leave one out")
+    return Study(
+        source, path or given(table.get("directory", f"runs/{place.stem}"), ConfigError), table,
+        read_config(table["config"]) if "config" in table else {}, settings, space, measure, tuple(seeds),
+        sampler(table.get("sampler", {}), f"{source}: sampler"), pruner(table.get("pruner", {}), f"{source}: pruner"),
+        table["trials"],
+    )  # fmt: skip
+
+
+def sampler(table: dict[str, Any], source: str) -> Sampler:
+    """Return who proposes. Raises Unusable."""
+    found = Sampler(**made(table, Sampler, source))
+    if found.kind not in ("tpe", "random") or found.seed < 0 or found.startup < 1:
+        raise Unusable(f"{source}: expected kind = 'tpe' or 'random', seed = 0 or more, startup = 1 or more")
+    return found
+
+
+def pruner(table: dict[str, Any], source: str) -> Pruner:
+    """Return when trials are given up. Raises Unusable."""
+    found = Pruner(**made(table, Pruner, source))
+    if found.kind not in ("median", "none") or found.startup < 1 or not 0 <= found.warmup <= 1:
+        raise Unusable(f"{source}: expected kind = 'median' or 'none', startup = 1 or more, warmup from 0 to 1")
+    return found
+
+
+def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
+    """Return the configurations that were looked at: each end of a range and each choice, beside the first of all others.
+
+    `hear` is told what the configuration file sets in vain. Raises Unusable where one cannot be run, or where no trial would read
+    a field.
+    """
+    combinations = list(islice(of_choices(study.space), MOST))
+    for name in (*study.settings, *study.space):
+        if not any(study.is_read(name, found) for found in combinations):
+            why = unread(resolved(study.file, {**study.settings, **combinations[0]}), [name])[name]
+            raise Unusable(f"{study.source}: {name}: {why}")
+    first = {name: one.ends[0] for name, one in study.space.items()}
+    try:
+        found = [study.config({**first, name: end}, hear) for name, one in study.space.items() for end in one.ends]
+    except ConfigError as error:
+        raise Unusable(str(error)) from error
+    for config in found:
+        refuse_automatic(config, study.source)
+    return found
+
+
+def refuse_task(study: Study, config: Config) -> None:
+    """Raise Unusable where the task cannot be made, or the algorithm cannot act in it."""
+    try:
+        make_task(config)
+    except (envs.TaskError, ImportError) as error:
+        raise Unusable(f"{study.source}: {error}") from error
+
+
+def of_choices(space: Space) -> Iterator[dict[str, Any]]:
+    """Yield {name: value} of the combinations of choices."""
+    chosen = {name: one.values for name, one in space.items() if isinstance(one, Choices)}
+    return (dict(zip(chosen, values, strict=True)) for values in product(*chosen.values()))
+
+
+def begin(study: Study) -> None:
+    """Make the study's directory, or find it made by the same study; more trials are no other study. Raises Unusable, Unsaved."""
+    file = study.path / STUDY
+    refuse_another(study)
+    refuse_other_defaults(study)
+    if not file.exists() and study.path.exists() and any(not path.name.startswith(STUDY) for path in study.path.iterdir()):
+        raise Unusable(f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}')
+    study.path.mkdir(parents=True, exist_ok=True)
+    known = {"study": study.table, "file": plain(study.file), BASE: saved_base(study)}
+    content = json.dumps(known, indent=1, sort_keys=True).encode()
+    if not file.exists() or file.read_bytes() != content:
+        replace(file, [content])
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON has them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def refuse_another(study: Study) -> None:
+    """Raise Unusable where the study's directory holds another study: its trials are not this one's."""
+    if (study.path / STUDY).exists():
+        compare(begun(study.path), study)
+
+
+def may_change(name: str) -> bool:
+    """Return whether a field may be another one when a study goes on."""
+    return bool({name, name.partition(".")[0]} & FREE)
+
+
+def saved_base(study: Study) -> dict[str, Any]:
+    """Return what the trials of a study began with, {} where that was not written down: by a former version."""
+    file = study.path / STUDY
+    return json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else study.base
+
+
+def refuse_other_defaults(study: Study) -> None:
+    """Raise Unusable where the trials that there are were made with other defaults than this version has."""
+    before, combinations = saved_base(study), list(islice(of_choices(study.space), MOST))
+    told = [
+        f"{name}: {before[name]} -> {value}"
+        for name, value in study.base.items()
+        if name in before
+        and before[name] != value
+        and not may_change(name)
+        and name not in study.space
+        and any(study.is_read(name, found) for found in combinations)
+    ]
+    if told:
+        remedy = f'name another directory = "..." in {study.source}, or go on with the version that began it'
+        raise Unusable(f"{study.path} holds a study from before the defaults changed, {'; '.join(told)}: {remedy}")
+
+
+def compare(old: Study, new: Study) -> None:
+    """Raise Unusable where the trials of two studies cannot stand side by side, naming what differs."""
+    tables = [({**study.file, **study.settings}, study.space) for study in (old, new)]
+    told = [
+        f"{name}: {a.get(name, 'not set')} -> {b.get(name, 'not set')}"
+        for a, b in zip(*tables, strict=True)
+        for name in sorted({*a, *b})
+        if a.get(name) != b.get(name) and not may_change(name)
+    ]
+    told += [f"{name}: {getattr(old, name)} -> {getattr(new, name)}" for name in others(old, new)]
+    if told:
+        remedy = f'name another directory = "..." in {new.source}, or put back what was changed'
+        raise Unusable(f"{new.path} holds a study with other settings, {'; '.join(told)}: {remedy}")
+
+
+def others(old: Study, new: Study) -> Iterable[str]:
+    """Yield the names of what else differs."""
+    return (name for name in ("measure", "seeds", "sampler", "pruner") if getattr(old, name) != getattr(new, name))
+
+
+def measured(study: Study) -> str:
+    """Return what a trial's value is, in words."""
+    seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
+    return f"{MEASURES[study.measure]}, " + ("mean over " if len(study.seeds) > 1 else "") + seeds

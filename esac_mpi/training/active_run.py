@@ -1,0 +1,282 @@
+"""A run at work: what it is made of on one rank, how far it is, and how it is saved."""
+
+import errno
+import json
+import math
+import os
+import shlex
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.host import log
+from esac_mpi.host.invocation import called
+from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS, sees
+from esac_mpi.operators.policy import Policy
+from esac_mpi.play import state
+from esac_mpi.play.counters import Best, Counters
+from esac_mpi.training import provenance
+
+if TYPE_CHECKING:
+    from esac_mpi.record import Run
+
+FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1  # exit codes
+RECENT = 20  # generations by which the next ones are judged
+RETRY = 60.0  # longest time until a checkpoint that could not be written is tried again [s]
+
+
+class Ended(Exception):
+    """The run ends here, on all ranks, with `code`; rank 0 prints the message. kind: of the error behind it, if there is one."""
+
+    def __init__(self, code: int, message: str, kind: type[BaseException] | None = None) -> None:
+        super().__init__(message)
+        self.code, self.kind = code, kind
+
+
+def together(world: World, action: Callable[[], Any], codes: dict[type[Exception], int]) -> Any:
+    """Run `action` on every rank; if one fails with an error of `codes`, all ranks raise Ended with the first such error."""
+    failure, result = None, None
+    world.watchdog.works_on("the set-up")
+    try:
+        result = action()
+    except tuple(codes) as error:
+        code = next(code for kind, code in codes.items() if isinstance(error, kind))
+        failure = (code, str(error), type(error))
+    for found in world.gather(failure):
+        if found is not None:
+            raise Ended(*found)
+    return result
+
+
+def lives_on(world: World, error: BaseException) -> bool:
+    """Return whether a process goes on after an error: not where other ranks do not share it, and are to be ended at once."""
+    return world.size == 1 or isinstance(error, Ended)
+
+
+@dataclass
+class Job:
+    """Everything a run is made of, on one rank. `run`, `learner` and `display` are None on all ranks but 0."""
+
+    config: Config
+    world: World
+    env: envs.Env
+    params: Any
+    state: Any
+    policy: Policy
+    learner: Any
+    run: "Run | None" = None
+    display: log.Display | None = None
+    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
+    trained: float = 0.0  # by rank 0's clock, over all starts, if the budget has such a limit [s]
+    limit: str = ""  # what sets the deadline, in a few words
+    deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
+    not_finite: int = 0  # generations since the start that had returns that are not finite
+    spoilt: int = 0  # evaluations since the start that had some
+    unstable: int = 0  # unstable episodes of the run when it was last asked which number was not finite
+    looks: int = 0  # how often it was asked since the start
+    told: bool = False  # whether it was told
+    listener: Callable[[dict[str, Any]], object] | None = None  # hears of every generation, on rank 0
+    has_listener: bool = False  # whether rank 0 has one
+    saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
+    checkpointed: int = 0  # generation of the newest checkpoint of the loop
+    unsaved: float = math.inf  # since when no checkpoint could be written; inf where the last one was [s]
+
+    @property
+    def algorithm(self) -> Any:
+        """The algorithm's module."""
+        return ALGORITHMS[self.config.algorithm]
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether this generation is one of those that are evaluated."""
+        return self.state.generation % self.config.evaluation.every == 0
+
+    @property
+    def saved_generation(self) -> int:
+        """The generation of the newest checkpoint; a new run begins with one of generation 0. Rank 0 only."""
+        restored = self.run.restored if self.run else None
+        return max(self.checkpointed, restored.generation if restored else 0)
+
+
+def at_end(job: Job) -> bool:
+    """Return whether the budget is spent, and no generation is left that was begun and given up."""
+    return progress(job) >= 1 and state.is_between(job.state)
+
+
+def progress(job: Job) -> float:
+    """Return how much of the budget is spent; 1 or more is the end."""
+    return spent(job.config, job.state.generation, job.state.counters, job.trained)
+
+
+def spent(config: Config, generation: int, counters: Counters, seconds: float = 0.0) -> float:
+    """Return how much of the budget this is; 1 or more is the end. seconds: for which the run has trained."""
+    parts = generation, counters.env_steps, counters.nominal_steps, seconds
+    return max(done / limit for done, limit in zip(parts, (*config.budget.limits, config.budget.seconds), strict=True))
+
+
+def check_directory_is_shared(job: Job) -> None:
+    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
+    world = job.world
+    path, content = world.from_root((job.run.path, job.run.token) if job.run else None)
+    seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
+    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
+    if blind and world.rank == 0:
+        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
+
+
+def save_policy(job: Job, best: Best) -> None:
+    """Write policy.h5. Rank 0 only."""
+    assert job.run is not None
+    policy = job.policy
+    about = {
+        "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
+        "layer_norm": int(policy.layout.layer_norm), "linear": float(policy.layout.linear),
+        "low": policy.low, "high": policy.high, "discrete": int(envs.is_discrete(job.env)), "task": job.config.task.id,
+        "task_kwargs": json.dumps(job.config.task.kwargs), "horizon": job.config.task.horizon, "policy": best.policy,
+        "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
+    }  # fmt: skip
+    names = ("normaliser_mean", "normaliser_std")
+    job.run.save_policy(best.theta, about, dict(zip(names, best.normaliser, strict=True)) if best.normaliser.size else {})
+
+
+def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
+    """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
+    due, since = job.config.checkpoint, job.world.clock() - tried[1]
+    by_generation = due.every_generations and job.state.generation - tried[0] >= due.every_generations
+    by_time = due.every_minutes and since >= 60 * due.every_minutes
+    again = math.isfinite(job.unsaved) and since >= min(RETRY, 60 * due.unsaved_minutes or RETRY)
+    if not (by_generation or by_time or again):
+        return tried
+    if save(job, "running") or job.checkpointed == job.state.generation:
+        job.unsaved = math.inf
+    else:
+        give_up_unsaved(job)
+    return job.state.generation, job.world.clock()
+
+
+def give_up_unsaved(job: Job) -> None:
+    """Say what is saved, after a checkpoint that could not be; end the run after checkpoint.unsaved_minutes. Rank 0 only."""
+    now, minutes = job.world.clock(), job.config.checkpoint.unsaved_minutes
+    first = not math.isfinite(job.unsaved)
+    job.unsaved = min(job.unsaved, now)
+    limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
+    if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
+        log.warn(f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}")
+        job.world.stop.wish(f"before that nothing could be saved for {limit}")
+    elif first:
+        ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
+        log.warn(f"generation {job.state.generation} is not saved; {standing(job)}{ends}")
+
+
+def standing(job: Job) -> str:
+    """Return a sentence that says which generation is saved, and in which file. Rank 0 only."""
+    assert job.run is not None
+    place = job.run.path
+    file = next((place / name for name in (CHECKPOINT, PREVIOUS) if is_there(place / name)), None)
+    return f"saved is generation {job.saved_generation}, in {file}" if file else f"nothing is saved in {place}"
+
+
+def say_files(path: Path, policy: bool) -> None:
+    """Say where a run's results are, those that are there. policy: whether policy.h5 has the best one."""
+    files = {"results": path / METRICS, "best policy": path / "policy.h5"}
+    found = [f"{what} {file}" for what, file in files.items() if is_there(file) and (policy or what == "results")]
+    if found:
+        log.say(f"  {', '.join(found)}")
+    if is_there(path / METRICS):
+        log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")
+
+
+def is_there(file: Path) -> bool:
+    """Return whether a file is there; one that a file system which is away has counts."""
+    try:
+        os.lstat(file)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+    return True
+
+
+def save(job: Job, status: str, best: Best | None = None, final: Best | None = None) -> bool:
+    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only.
+
+    best, final: of a run at its end.
+    """
+    run = job.run
+    assert run is not None
+    parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
+    if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
+        return False
+    job.checkpointed = job.state.generation
+    job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
+    return saved(lambda: run.status(status, job.state.generation, **results(job, best, final)))
+
+
+def saved(write: Callable[[], None]) -> bool:
+    """Write something; return whether that worked, and warn if not. Rank 0 only."""
+    from esac_mpi.record import Unsaved
+
+    try:
+        write()
+    except Unsaved as error:
+        log.warn(str(error))
+        return False
+    return True
+
+
+def fail(job: Job) -> None:
+    """Say on disk that the run failed, as far as that can be said; what ended it is the error to tell. Rank 0 only."""
+    if job.display:
+        job.display.close()
+    with suppress(Exception):
+        assert job.run is not None
+        job.run.status("failed", job.saved_generation)
+
+
+def results(job: Job, best: Best | None = None, final: Best | None = None) -> dict[str, Any]:
+    """Return what status.json says about the run's results."""
+    found = {"best_return": (best or job.state.best).episodic_return}
+    return {**found, "final_return": final.episodic_return} if final and final.policy else found
+
+
+def main_policy(job: Job) -> np.ndarray:
+    """Return the policy that counts, float32 [d]: the first of the state's."""
+    return next(iter(job.state.policies.values()))
+
+
+def state_arrays(job: Job) -> dict[str, np.ndarray]:
+    """Return the state's arrays without what its memories have of the replay's transitions."""
+    return state.arrays(job.state, replay=replay(job))
+
+
+def learner_arrays(job: Job) -> dict[str, np.ndarray]:
+    """Return the learner's arrays without its replay."""
+    return {} if job.learner is None else job.learner.arrays()
+
+
+def replay(job: Job) -> Any:
+    """Return the learner's replay, or None."""
+    return None if job.learner is None else job.learner.stored_replay
+
+
+def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the row and timing of a checkpoint's pending generation, None where there is none."""
+    parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
+    for name, array in pending.items():
+        group, _, column = name.partition("/")
+        parts[group][column] = array[()]
+    return (parts["metrics"], parts["timing"]) if pending else None
+
+
+def pending_arrays(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
+    """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
+    parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
+    return {f"{group}/{column}": np.asarray(value) for group, part in parts for column, value in part.items()}

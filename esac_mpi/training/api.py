@@ -1,0 +1,94 @@
+"""`from esac_mpi import train`: a training by one call, from a script or a notebook, or on all ranks under mpirun."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from esac_mpi.config import Config, as_words, changed, idle, joined, plain, read_file, settings
+from esac_mpi.host import errors, process_start
+from esac_mpi.host.log import say, warn
+
+if TYPE_CHECKING:
+    from esac_mpi.record import RunFiles
+    from esac_mpi.training.loop import Listener
+
+Settings = Mapping[str, Any]
+WHO = "settings"  # in messages
+SENTENCES = {
+    errors.NotSaved.code: "its last state could not be saved; what was saved before stands",
+    errors.RunError.code: (
+        "it counts as failed, as no evaluation had all its returns finite or too many starts were in vain: log.txt tells"
+    ),
+}
+
+
+def train(
+    config: Config | str | os.PathLike[str] | None = None,
+    given: Settings | None = None,
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    start_from: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    callback: "Listener | None" = None,
+    quiet: bool = False,
+) -> "RunFiles | None":
+    """Train, or go on with a run where its directory stands; return the run's files, None on all ranks but 0.
+
+    config: a TOML file, a Config, or None for the defaults. given: what differs, by dotted names, {"esac.sigma": 0.02}, or
+    tables. run_dir, start_from, fresh: as --run-dir, --from and --fresh. callback: called on rank 0 after every generation with
+    its row, {name: number or array}, the columns of metrics/ in docs/hdf5.md; what is true of its answer ends the training there,
+    saved, on all ranks. quiet: nothing is printed but warnings. Under mpirun all ranks call this alike.
+
+    A training that was stopped before its budget is spent returns, too: run.status["status"] is "requeue", and the same call goes
+    on with it. Raises RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
+    docs/python.md.
+    """
+    session, job = import_training()
+    if config is not None and not isinstance(config, Config | str | os.PathLike):
+        told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
+        raise errors.WrongUsage(f"esac_mpi.train: {told}; settings are the second one: train(None, {{...}})")
+    places = {"run_dir": run_dir, "start_from": start_from}
+    named = {**(given or {}), **{name: os.fspath(path) for name, path in places.items() if path is not None}}
+    words = [] if config is None or isinstance(config, Config) else [os.fspath(config)]
+    command = ["esac_mpi.train", *words, *(word for n, v in plain(named).items() for word in (f"--{n}", *as_words(v)))]
+    asked = session.Asked(lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback)
+    try:
+        code, path, _ = session.guest(asked, quiet)
+    except job.Ended as end:
+        raise errors.KINDS[end.code](str(end)) from None
+    if code not in (job.FINISHED, job.STOPPED):
+        raise errors.KINDS[code](f"{path or 'the run'}: {SENTENCES[code]}")
+    if path is None:
+        return None
+    from esac_mpi.record import Run  # rank 0 alone reads files
+
+    return Run.open(path)
+
+
+def import_training() -> tuple[Any, Any]:
+    """Import what starts MPI, which no process can undo: a training needs it, and nothing before.
+
+    Raises ImportError without an MPI library, WrongUsage where MPI cannot begin, or has begun in the parent of a fork.
+    """
+    try:
+        process_start.check_place(os.environ)
+        from esac_mpi.training import active_run, session
+    except errors.Misplaced as error:
+        raise errors.WrongUsage(f"esac_mpi.train: {error}") from None
+    except (ImportError, RuntimeError) as error:  # mpi4py's
+        if told := errors.why_no_mpi(error):
+            raise ImportError(told) from None
+        raise
+    return session, active_run
+
+
+def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
+    """Return the configuration that settings make of a file, another configuration or the defaults. Raises ConfigError."""
+    if isinstance(config, Config):
+        found = changed(config, settings(given, WHO, config.task.kwargs), WHO)
+        if unread := idle(found):
+            warn(f"Config: this run does not read {', '.join(unread)}")
+        return found
+    source = "" if config is None else os.fspath(config)
+    file = {} if config is None else read_file(source, warn)
+    return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, say, warn)

@@ -1,0 +1,63 @@
+"""What `python -m esac_mpi --check` does: look at the launch, the nodes, the task and the run directory before a long job.
+
+The first thing to run on a new cluster, with the launcher, the configuration and the options of the job itself. Every rank
+looks at its own surroundings and plays 100 steps of the task, and whole episodes; rank 0 lets the learner make updates, and
+prints one block, a line a subject, each ending in ok or in what to do. Nothing that it makes stays.
+"""
+
+import math
+import os
+
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.host import log
+from esac_mpi.training import set_up
+from esac_mpi.training.check import (
+    cost,
+    directory,
+    exchange,
+    gpu,
+    machine,
+    memory,
+    rank,
+    report,
+    run,
+    settings,
+    speed,
+    task,
+    world_stand_in,
+)
+from esac_mpi.training.task_set_up import settled
+
+
+def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
+    """Look at everything a run of `config` needs; print what was found from rank 0. All ranks call this.
+
+    seconds_left: what --max-hours or the batch system leaves to this job, as the run will read it [s].
+    fresh: whether the run would be begun anew.
+    Returns the exit code: 0, or that of the first thing that is wrong: 2, or what the run would end with.
+    """
+    env, mine = rank.look(config, world)
+    config = config if env is None else settled(config, env)[0]
+    config, resolved = settings.settled(config, env, world, fresh)
+    ranks: list[rank.Rank] = world.gather(mine)
+    place = directory.look(set_up.run_directory(config), world)
+    exchanged = exchange.look(world)
+    lines, left = [], None
+    if world.rank == 0:
+        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
+        lines += speed.look(config, env) if not any(line.fatal for line in lines) else []
+        lines += [*task.playing(config, ranks), *resolved]
+        lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
+        lines += [*memory.root(config, env), *memory.replay(config, env)]
+        lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
+        found, left = run.foreseen(config, fresh, env, ranks, world) if not place[0].fatal else ([], None)
+        lines += [*found, exchanged]
+    left = world.from_root(None if any(line.fatal for line in lines) else left)
+    if left:
+        lines += cost.look(config, env, ranks, world, world_stand_in.Counter(1), seconds_left, left)
+    code = next((line.code for line in lines if line.fatal), 0)
+    if world.rank == 0:
+        title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
+        log.tell("\n".join([title, *report.block(lines), report.verdict(lines)]))
+    return int(world.from_root(code))

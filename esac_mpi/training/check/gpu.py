@@ -1,0 +1,42 @@
+"""The line about the GPU that the learner would have: whether it has room there, and how fast it is. Rank 0 alone asks.
+
+Never run on a device so far; tests/test_gpu.py holds its words where torch's answers are made up.
+"""
+
+from esac_mpi import envs, learners
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import World
+from esac_mpi.config import Config
+from esac_mpi.training import set_up
+from esac_mpi.training.check.report import Line
+from esac_mpi.training.check.world_stand_in import NO_START, begun
+
+SECONDS = 2.0  # of updates that are measured
+
+
+def learner(config: Config, env: envs.Env | None, world: World) -> list[Line]:
+    """Return the line about the GPU; none where the learner would be on a CPU, or machine.py has said why it cannot be.
+
+    It is made as a run's is, with the room that its replay has beside the capacity.
+    """
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None or env is None or config.learner.device == "cpu":
+        return []
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    try:
+        params, state, _ = begun(config, env, 1)
+        made = set_up.make_learner(params, env, state, world)
+    except NO_START as error:
+        return [Line("GPU", "not to be used", str(error), True)]
+    (free, total), driver = torch.cuda.mem_get_info(), learners.load("gpu").driver()
+    found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory, {free:,} free beside this learner"
+    found += f"; driver {driver or 'not told'}"
+    if getattr(made, "chunks", None):
+        try:
+            found += f"; {learners.load('chunks').updates_per_second(made, SECONDS):,.0f} updates/s, {config.learner.precision}"
+        except RuntimeError as error:
+            return [Line("GPU", f"{found}; its updates fail", learners.load("gpu").sentence(error, 2), True)]
+    return [Line("GPU", found)]

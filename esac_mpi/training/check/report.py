@@ -1,0 +1,48 @@
+"""The report of --check: a line a subject, each ending in ok or in what to do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from esac_mpi.training.active_run import WRONG_USAGE
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was found about a subject; what to do about it, if anything; whether no run is possible as it is."""
+
+    subject: str
+    found: str
+    remedy: str = ""
+    fatal: bool = False
+    code: int = WRONG_USAGE  # what such a run ends with, where fatal
+
+
+def block(lines: Iterable[Line]) -> list[str]:
+    """Return the lines of the report, aligned."""
+    lines = list(lines)
+    left = max(len(line.subject) for line in lines)
+    right = min(max(len(line.found) for line in lines), 100)
+    return [f"  {line.subject:<{left}}  {line.found:<{right}}  {mark(line)}" for line in lines]
+
+
+def mark(line: Line) -> str:
+    """Return how a line ends."""
+    if not line.remedy:
+        return "ok"
+    remedy = line.remedy.replace("\n", f"\n{' ' * 8}")
+    return f"{'WRONG' if line.fatal else 'NOTE'}: {remedy}"
+
+
+def verdict(lines: Iterable[Line]) -> str:
+    """Return the last line of the report."""
+    wrong, notes = ([line for line in lines if line.remedy and line.fatal == fatal] for fatal in (True, False))
+    if wrong:
+        return f"{len(wrong)} thing(s) must be put right before a run can start: {', '.join(line.subject for line in wrong)}"
+    return f"ready to run; {len(notes)} note(s)" if notes else "ready to run"
+
+
+def spans(numbers: list[int]) -> str:
+    """Return ascending numbers as ranges: 0-3,6."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))

@@ -1,0 +1,55 @@
+"""What stands in for World where a state is made only to be looked at."""
+
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import envs, learners
+from esac_mpi.comm import boards
+from esac_mpi.config import Config
+from esac_mpi.play import epsilon
+from esac_mpi.play.params import Params, make_layout
+from esac_mpi.training import replay_memory, set_up
+
+# what a run that is begun may have no room, device or library for
+NO_START = (learners.NoDevice, learners.NotInstalled, replay_memory.ReplayTooLarge, epsilon.TableTooSmall, MemoryError)
+
+
+class Counter:
+    """Stands in for World where a run makes its shared arrays: counts their bytes, and makes them of untouched memory."""
+
+    def __init__(self, ranks: int) -> None:
+        self.bytes, self.ranks = 0, ranks
+        self._boards: set[tuple[int, int]] = set()
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Count the boards of a `map`, once."""
+        if (count, columns) not in self._boards:
+            self._boards.add((count, columns))
+            self.shared(boards(count, columns, self.ranks), np.float64)
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return an array that takes no memory until it is written."""
+        array = np.zeros(shape, dtype)
+        self.bytes += array.nbytes
+        return array
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return the values."""
+        self.bytes += values.nbytes
+        return values
+
+    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+        """Do no work."""
+        return np.zeros(columns)
+
+
+def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
+    """Return parameters and state as before the first generation, and what has counted the memory that they share.
+
+    Raises epsilon.TableTooSmall, MemoryError.
+    """
+    layout, counter = make_layout(config, env), Counter(ranks)
+    noise, operators = set_up.make_epsilon(config, layout, counter), set_up.make_operators(config, layout)
+    params = Params(config, layout, env.horizon, noise, operators)
+    return params, set_up.make_state(params, counter), counter

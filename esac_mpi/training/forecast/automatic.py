@@ -1,0 +1,162 @@
+"""What is "auto" in a configuration, resolved at the first start of a run: by its ranks, and by what an update takes on rank 0.
+
+A run that goes on keeps what it was resolved to, on any ranks: a resolved configuration gives the same bits on all.
+"""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from esac_mpi import learners
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm.contracts import World
+from esac_mpi.config import AESRL, Config, automatic, check, on_ranks, updated
+from esac_mpi.config.bounds import AUTO
+from esac_mpi.config.fields import DEFAULTS, value_of
+from esac_mpi.envs import Env, probe
+from esac_mpi.host import process_state
+from esac_mpi.operators.noise import Purpose, integer
+from esac_mpi.play import epsilon
+from esac_mpi.play.params import Params, make_layout, make_policy
+from esac_mpi.play.rollout import play
+from esac_mpi.training.forecast import operators, phases
+
+ROUNDS = 5  # of playing and of updating, taking turns; the fastest of each counts, as other work on the machine only adds
+PLAYING, UPDATING = 0.1, 0.2  # of a round [s]
+FIRST = 250  # steps of an episode that are played at most
+COSTS = {"update_cost", "critic_cost"}
+
+
+def found(config: Config, env: Env, world: World, path: Path, fresh: bool) -> tuple[dict[str, Any], list[str]]:
+    """Resolve what is "auto", {dotted name: value}, on rank 0, and say so; of a run that goes on, or is made again, as it has it.
+
+    path: the run's directory. Raises ConfigError, Refused, Unreadable, and what a learner is refused with.
+    """
+    names, learning = automatic(config), ALGORITHMS[config.algorithm].DECLARES.learning
+    places = [name for name in ("learner.device", "learner.kernels") if learning and value_of(config, name) == AUTO]
+    if world.rank or not (names or places):
+        return {}, []
+    from esac_mpi.record import settings_of  # rank 0 alone reads files
+
+    other = config.own.follows or (None if fresh else path)
+    run = settings_of(Path(other)) if other else None
+    settled = on_ranks(config, world.size, run)
+    whole = updated(config, settled)
+    check(whole)
+    if "learner.kernels" in places:
+        assert learning is not None
+        whole = learners.settled(whole, learning.learner(whole)) if run is None else _as_in(run, whole, "learner.kernels")
+    told: list[str] = []
+    if run:
+        words = _words(settled)
+        if "learner.device" in places and (run.learner.device in (AUTO, "cpu") or sees_a_gpu(whole)):
+            whole = _as_in(run, whole, "learner.device")
+        told += [f"as the run began: {words}"] * bool(words)
+        return settled | {name: value_of(whole, name) for name in places}, told
+    if "learner.device" in places and sees_a_gpu(whole):
+        device, why = faster(whole, env)
+        whole = updated(whole, {"learner.device": device})
+        told.append(why)
+    updating = 0.0
+    costs = [name for name in names if name.rpartition(".")[2] in COSTS]
+    if costs:
+        values, updating = measured(whole, env)
+        settled |= {name: values[name] for name in costs}
+    if words := _words(settled):
+        why = f"for {world.size} rank(s)" + ", an update measured in steps of the task" * bool(costs)
+        told.insert(0, f"chosen {why}: {words}. The run keeps them; name them where other runs must equal it")
+    if large := told_of_size(config, env, updating):
+        told.append(large)
+    return settled | {name: value_of(whole, name) for name in places}, told
+
+
+def _as_in(run: Config, config: Config, name: str) -> Config:
+    return updated(config, {name: value_of(run, name)})
+
+
+def _words(settled: dict[str, Any]) -> str:
+    return " ".join(f"--{name} {value:g}" for name, value in settled.items())
+
+
+def sees_a_gpu(config: Config) -> bool:
+    """Tell whether torch has a GPU here, once it has the kernels that the configuration names."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    assert learning is not None
+    learners.prepare(config, learning.learner(config))
+    return bool(learners.load("gpu").is_there())
+
+
+def faster(config: Config, env: Env) -> tuple[str, str]:
+    """Measure the learner on the CPU and on the GPU; choose the faster one, and say why."""
+    if config.learner.precision == "tf32":
+        return "cuda", "learner on the GPU, which alone has learner.precision = tf32"
+    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
+    seconds = {}
+    for device in ("cpu", "cuda"):
+        there = replace(params, config=updated(config, {"learner.device": device}))
+        try:
+            with process_state.kept():
+                ready = phases.prepared(there, env)
+                seconds[device] = min(sum(phases.timed(*ready, UPDATING)) for _ in range(ROUNDS)) if ready else 0.0
+        except learners.NoDevice as error:
+            return "cpu", f"learner on the CPU: {error}"
+        ready = None
+        learners.clear()
+    device = "cuda" if seconds["cuda"] < seconds["cpu"] else "cpu"
+    rates = ", ".join(f"{1 / max(each, 1e-9):,.0f} steps and updates/s on {name}" for name, each in seconds.items())
+    return device, f"learner on {device}, the faster one for these networks: {rates}"
+
+
+def told_of_size(config: Config, env: Env, updating: float) -> str:
+    """Say that a task is large for the default networks, and what to try; empty where it is not, or where they were named.
+
+    updating: the time of an update [s], 0 where it was not measured.
+    """
+    hidden = config.policy.hidden
+    if hidden != DEFAULTS["policy.hidden"] or env.observation_size + env.action_size <= hidden[0]:
+        return ""
+    rate = f", {1 / updating:,.0f} updates/s on this core" if updating else ""
+    task = f"a large task: {env.observation_size} observations, {env.action_size} actions"
+    networks = f"networks of {' '.join(map(str, hidden))} units{rate}"
+    return f"{task}, for {networks}. If it learns slowly, try --policy.hidden 256 256"
+
+
+def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
+    """Measure what updates cost on this core, to two digits, {dotted name: [steps of the task, or updates of an individual]}.
+
+    Also an update's time [s], 0 where there are none.
+    """
+    share = config.sac.updates_per_step
+    if not (share or isinstance(config.own, AESRL)):
+        return {"esac.update_cost": 0.0}, 0.0  # there are none
+    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
+    probe.played(env)  # which says what is wrong with a task
+    with process_state.kept():
+        ready = phases.prepared(params, env)
+        rounds = [(step_seconds(params, env), *(phases.timed(*ready, UPDATING) if ready else (0.0, 0.0))) for _ in range(ROUNDS)]
+    step, playing, updating = (min(each) for each in zip(*rounds, strict=True))
+    del ready
+    learners.clear()
+    if isinstance(config.own, AESRL):
+        training = operators.seconds(config, params.layout)["training"]
+        costs = {"aes_rl.update_cost": digits(training / step), "aes_rl.critic_cost": digits(updating / training)}
+        return costs, updating
+    cost = updating + (playing - step) / share  # a phase's own steps cost one of the task's each
+    return {"esac.update_cost": digits(max(cost, 0.0) / step)}, updating
+
+
+def step_seconds(params: Params, env: Env) -> float:
+    """Measure what a step of the task takes with a policy of the run, the start of an episode shared out [s]."""
+    policy = make_policy(params, env).set(params.initial(0))
+    start, steps, seconds = time.perf_counter(), 0, 0.0
+    while seconds < PLAYING:
+        seed = integer(params.config.seed, Purpose.EPISODE, 0, 0, steps)
+        steps += max(play(env, policy, seed, cap=FIRST).episodic_length, 1)
+        seconds = time.perf_counter() - start
+    return seconds / steps
+
+
+def digits(cost: float) -> float:
+    """Round to two digits."""
+    return float(f"{cost:.2g}")

@@ -1,0 +1,71 @@
+"""How a run of these settings goes on these ranks: its generations followed through the clock, and added up."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from esac_mpi.comm.clock.cluster import Cluster, steps
+from esac_mpi.comm.clock.costs import Pieces
+from esac_mpi.config import Config
+from esac_mpi.training.forecast.work import Moment, moments
+
+LONGEST, PIECES = 2000, 100_000  # generations that are followed at most, and members in all of them, but two evaluations
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run is expected to take, from its first generation to the end of its budget."""
+
+    ranks: int
+    cores: int  # that it reserves: those of its ranks, and of the learner's further threads
+    generations: float
+    seconds: float  # in all
+    idle: float  # share of the ranks' time in which they wait, 0 to 1
+    learning: float  # what the learner's phases take in all [s]; of AES-RL's critic not known, 0
+
+    @property
+    def generation(self) -> float:
+        """Mean time of a generation [s]."""
+        return self.seconds / self.generations
+
+    @property
+    def core_hours(self) -> float:
+        """What the job reserves [h]."""
+        return self.cores * self.seconds / 3600
+
+
+def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Cluster:
+    """Return ranks on nodes of so many, whose barriers take what an exchange between `measured_on` ranks tells."""
+    plain, there = Cluster(ranks, per_node), Cluster(measured_on, per_node)
+    parties = 2 * steps(max(there.locals))
+    if not parties or not pieces.exchange:
+        return plain
+    return Cluster(ranks, per_node, barrier=max(0.0, pieces.exchange - there.send(0)) / parties)
+
+
+def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
+    """Return what a run takes on these ranks; what is beyond the generations followed goes on like their second half.
+
+    Raises Unforeseen.
+    """
+    counts, marks = [0.0, 0.0, 0.0], [(0.0, 0.0)]
+    worked, learned, limits = 0.0, 0.0, config.budget.limits
+    for k, one in enumerate(moments(config, pieces, on), 1):
+        counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
+        done = max(count / limit for count, limit in zip(counts, limits, strict=True))
+        marks.append((max(done, one.now / config.budget.seconds), one.now))
+        worked, learned = worked + one.work, learned + one.learning
+        if marks[-1][0] >= 1 or k >= followed(config, one):
+            break
+    spent, now = marks[-1]
+    (before, half), _ = next(pair for pair in pairwise(marks) if pair[1][0] >= spent / 2)
+    seconds = now + max(0.0, 1 - spent) * (now - half) / (spent - before)
+    total = counts[0] / min(spent, 1.0)
+    cores = on.ranks + (config.learner.threads - 1) * pieces.cpu * (pieces.updating > 0)
+    idle = max(0.0, 1 - worked / (on.ranks * now)) if now else 0.0
+    return Outlook(on.ranks, cores, total, seconds, idle, learned / min(spent, 1.0))
+
+
+def followed(config: Config, one: Moment) -> int:
+    """Return how many generations like this one are followed at most."""
+    return min(LONGEST, max(2 * config.evaluation.every, math.ceil(PIECES / one.effort)))

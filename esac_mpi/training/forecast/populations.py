@@ -1,0 +1,97 @@
+"""Generations of ES and ESAC. When phases begin and end ESAC itself decides (esac_phase), its gate drawn as in the run."""
+
+import math
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from esac_mpi import config as configuration
+from esac_mpi.algorithms import es, esac_phase
+from esac_mpi.comm import schedule
+from esac_mpi.comm.clock.cluster import HOST_PER_UPDATE
+from esac_mpi.comm.clock.costs import Pieces
+from esac_mpi.comm.clock.generations import Generation, Made
+from esac_mpi.config import Config, Evolution
+
+
+class Phase(NamedTuple):
+    """What a phase of the learner does."""
+
+    steps: float  # that it plays, the population's episodes again among them
+    seconds: float
+    device: float = 0.0  # of these, in which a device works and rank 0 is free but for `host` of them
+    host: float = 0.0
+
+
+def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
+    """Yield the generations of a population, with its learner's phases where it has one."""
+    table = cast(Evolution, config.own)
+    n, episodes = configuration.members(table), table.fitness_episodes
+    phases = Phases(config, pieces) if hasattr(table, "sac_phases") else None
+    phase, beside = (phases.phase, phases.beside) if phases else (Phase(0, 0), False)
+    for k in count(1):
+        begins, ends = phases.of(k) if phases else (False, False)
+        trials = phases.trials if phases else es.centre_episodes(cast(configuration.ES, table), k)
+        one = Generation(
+            members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
+            expected=schedule.with_trials(np.ones(n), episodes, trials),
+            sums=pieces.sums * table.observation_normalisation,
+            phase=phase.seconds * (begins and not beside),
+            merges=ends,
+            update=configuration.slots(table) * pieces.slot,
+            blocks=pieces.blocks,
+            begun=(phase.seconds - phase.device) * (begins and beside),
+            device=phase.device * (begins and beside),
+            host=phase.host,
+        )
+        entered = ends or (begins and not beside)
+        played = (n * episodes + trials) * pieces.length
+        yield Made(one, played + phase.steps * entered, pieces.horizon)
+
+
+class Phases:
+    """When the phases of a learner begin and end beside or after a population, as ESAC itself decides it, and what one does.
+
+    found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test before an adoption, in the
+    generation that was asked of last; none is foreseen to be won.
+    """
+
+    def __init__(self, config: Config, pieces: Pieces) -> None:
+        esac: Any = config.own
+        self._config, self._esac = config, esac
+        self.beside = esac_phase.beside(esac)
+        lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
+        self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
+        self.trials, self._entered, self._length = 0, False, pieces.length
+        self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
+        self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
+        again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
+        steps = esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
+        updates = steps * config.sac.updates_per_step
+        seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
+        device = 0.0 if pieces.cpu else updates * pieces.updating
+        self.phase = Phase(again + steps, seconds, device, min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0)
+
+    def of(self, k: int) -> tuple[bool, bool]:
+        """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
+        esac, state = self._esac, self._state
+        self.trials = 2 * esac.adoption_episodes * (esac.adoption == "tested" and self._entered)
+        self.found.trial_steps = round(self.trials * self._length)
+        ends = esac_phase.ends(esac, state, k, self.found)
+        begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(self._config, k)
+        state.phase_begun *= not ends
+        if esac.phase_timing == "virtual":
+            params: Any = SimpleNamespace(config=self._config)
+            state.phase_left = esac_phase.left(params, state, self.found, self._again if begins else None)
+        if begins and self.beside:
+            state.phase_begun = k
+        self._entered = ends or (begins and not self.beside)
+        return begins, ends
+
+
+def own_steps(esac: Any, length: float) -> float:
+    """Return the steps of a phase of whole episodes of such a length."""
+    return max(esac.sac_episodes, math.ceil(esac.sac_min_steps / length)) * length

@@ -1,0 +1,77 @@
+"""How a run will go, generation after generation: measured pieces through the clock that its kind of work has.
+
+Who yields an algorithm's generations is said here, once for all; an algorithm of one's own has `expected` in its module
+(docs/extending.md). Members last as the measured episodes in turn, so they differ as those do. Left out, since little: writing
+rows and checkpoints, ranks and winners, memories, the distances of parents, and importance mixing, by which some play nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
+
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.comm.clock.costs import Pieces
+from esac_mpi.comm.clock.generations import Clock, Made
+from esac_mpi.config import AESRL, CEM, CEMRL, DDPG, ERL, ES, ESAC, PPO, SAC, TD3, Config
+from esac_mpi.config.table import Table
+from esac_mpi.training.forecast import arrivals, distributions, genetic, learners, populations
+
+WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
+    ES: populations.generations,
+    ESAC: populations.generations,
+    CEM: distributions.generations,
+    CEMRL: distributions.generations,
+    ERL: genetic.generations,
+    SAC: learners.generations,
+    TD3: learners.generations,
+    DDPG: learners.generations,
+    PPO: learners.generations,
+}
+
+
+class Unforeseen(Exception):
+    """Work that is not made of the pieces that are measured."""
+
+
+class Moment(NamedTuple):
+    """Where a run has come to at the end of a generation."""
+
+    now: float  # [s]
+    work: float  # of all ranks in this generation [s]
+    learning: float  # of it, what learning takes in phases [s]
+    env_steps: float  # of this generation
+    nominal_steps: float
+    effort: int  # members that the clock has followed in it, or what is as much
+
+
+def known(config: Config) -> None:
+    """Raise Unforeseen for an algorithm whose generations cannot be foreseen."""
+    if type(config.own) not in {*WITH_BARRIERS, AESRL} and not hasattr(ALGORITHMS[config.algorithm], "expected"):
+        raise Unforeseen(f"not known for {config.algorithm}: its module says nothing of it by `expected` (docs/extending.md)")
+
+
+def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
+    """Yield where a run without an end has come to, generation after generation. Raises Unforeseen."""
+    known(config)
+    episodes = len(ALGORITHMS[config.algorithm].DECLARES.policies) * config.evaluation.episodes
+    evaluations = (pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1))
+    if isinstance(config.own, AESRL):
+        for now, work, steps, lasted in arrivals.sections(config, config.own, pieces, on, evaluations):
+            played = steps * (1 + config.own.mean_episodes) + lasted.size * pieces.length
+            yield Moment(now, work, 0.0, played, steps, arrivals.EFFORT * config.own.arrivals_per_generation)
+        return
+    clock = Clock(on)
+    for (one, env_steps, nominal), lasted in zip(generations(config, pieces), evaluations, strict=False):
+        whole = replace(one, evaluation=lasted)
+        steps = env_steps + lasted.size * pieces.length
+        yield Moment(clock.go(whole), whole.work, whole.learning, steps, nominal, max(1, one.members.size + one.trained.size))
+
+
+def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
+    """Yield the generations of a run without an end, without their evaluations, of an algorithm that has barriers."""
+    expected = getattr(ALGORITHMS[config.algorithm], "expected", None)
+    if expected is not None:
+        return (expected(config, pieces, k) for k in count(1))
+    return WITH_BARRIERS[type(config.own)](config, pieces)

@@ -1,0 +1,339 @@
+"""The outer loop: generation after generation, evaluate, record, checkpoint, stop in time."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from esac_mpi.comm import Abandoned, World
+from esac_mpi.config import Config
+from esac_mpi.envs import Env
+from esac_mpi.host import log, process_state
+from esac_mpi.play import population
+from esac_mpi.play.counters import Best
+from esac_mpi.play.rollout import NoFiniteReturn
+from esac_mpi.training import evaluation
+from esac_mpi.training.active_run import (
+    FAILED,
+    FINISHED,
+    STOPPED,
+    UNSAVED,
+    Ended,
+    Job,
+    at_end,
+    checkpoint_if_due,
+    fail,
+    lives_on,
+    progress,
+    save,
+    save_policy,
+    saved,
+    say_files,
+    standing,
+)
+from esac_mpi.training.forecast import pace
+from esac_mpi.training.set_up import set_up
+from esac_mpi.training.task_set_up import let_go
+
+RECORDED = 64  # ranks of which a row has the busy seconds
+SILENCE = 20  # generations for which rank 0 waits for the others, at least
+IN_FULL = 5  # generations with returns that are not finite whose members are told
+SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
+
+
+Listener = Callable[[dict[str, Any]], object]  # a row by its columns -> whether the run is to end here, saved
+
+
+def train(
+    config: Config,
+    fresh: bool,
+    world: World,
+    command: list[str],
+    seconds_left: float = math.inf,
+    elapsed: float = 0.0,
+    listener: Listener | None = None,
+) -> int:
+    """Run `config` to the end of its budget, from where its run directory stands; return the exit code. Raises Ended.
+
+    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s]. listener: rank 0's hears of
+    every generation.
+    """
+    world.stop.grace = config.stop.grace_seconds
+    own = 3600 * config.max_hours or math.inf
+    limit = "--max-hours are over" if own < seconds_left else "the batch job's time is over"
+    seconds_left = min(own, seconds_left)
+    deadline = world.clock() - elapsed + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
+    world.watchdog.member_limit = 60 * config.stop.member_minutes or math.inf
+    if world.rank == 0:
+        world.watchdog.silence_limit = 60 * config.stop.silent_minutes or math.inf
+    world.watchdog.watch()
+    tasks: list[Env | None] = []
+    try:
+        job = set_up(config, fresh, world, command, tasks)
+    except BaseException as error:
+        if lives_on(world, error):
+            let_go(*tasks)
+        if isinstance(error, Ended) and error.code == FINISHED:
+            log.say(f"esac_mpi: {error}")
+            return FINISHED
+        raise
+    job.listener, job.has_listener = listener, world.from_root(listener is not None)
+    job.limit = world.from_root(limit)
+    job.deadline = world.clock() + world.from_root(deadline - world.clock())  # rank 0's decides, on every rank's own clock
+    try:
+        world.agree()
+        go_on(job)
+        code = finish(job, "--fresh" in command)
+        world.end_dispatch()
+        let_go(*tasks)
+        return code
+    except BaseException as error:  # also what leaves a script or a notebook, whose process lives on
+        if job.run:
+            fail(job)
+        if lives_on(world, error):
+            let_go(*tasks)
+        raise
+    finally:
+        if job.run and job.display:
+            job.display.close()
+            job.run.close()
+
+
+def go_on(job: Job) -> None:
+    """Make generations until the budget is spent, or a rank wishes to stop."""
+    world, start = job.world, job.world.clock()
+    before = job.run.wall_seconds if job.run else 0.0
+    tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
+    keep_time(job)
+    told, over = tell_pace(job), False
+    while job.unevaluated or not (at_end(job) or world.stopping or over):
+        began = world.clock()
+        try:
+            if not job.unevaluated:
+                with process_state.kept(wholly=False):
+                    job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+            row, timing = job.unevaluated
+            made = world.clock()
+            columns, episodes = evaluation.on_schedule(job)
+            row.update(columns)
+        except Abandoned:  # what is unfinished is made again at the next start
+            return
+        except NoFiniteReturn:  # on all ranks
+            tell_number(job, job.unstable + 1)
+            raise
+        job.unevaluated = None
+        tell_number(job, job.state.counters.unstable_episodes)
+        if job.run:
+            now, used = world.clock(), time.process_time()
+            timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
+            timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
+            timing.update(evaluation_seconds=episodes, seconds_processor=used - processor)
+            processor = used
+            seconds, size = np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
+            timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
+            saved_before = len(job.saving)
+            add_row(job, row, timing)
+            tried = checkpoint_if_due(job, tried)
+            told = told or tell_pace(job)
+            recording = world.clock() - now
+        if job.config.budget.minutes:
+            job.trained = world.from_root(before + world.clock() - start)
+        over = heard(job)
+        job.seconds.append(world.clock() - began)
+        keep_time(job)
+
+
+def heard(job: Job) -> bool:
+    """Let rank 0's listener hear of the generation; return, on all ranks, whether it ends the run here."""
+    if not job.has_listener:
+        return False
+    answer = None
+    if job.run and job.listener:
+        row = job.run.last_row().items()
+        answer = job.listener({name: value.copy() if np.ndim(value) else value.item() for name, value in row})
+    if answer:
+        job.world.stop.why = job.world.stop.why or "the callback's answer"
+    return bool(job.world.from_root(bool(answer)))
+
+
+def keep_time(job: Job) -> None:
+    """Tell the watchdog what is usual; wish to stop when what is left may not last for two more generations."""
+    world, limit = job.world, 60 * job.config.stop.silent_minutes
+    world.watchdog.generation = job.state.generation + 1
+    if limit and world.rank == 0:
+        world.watchdog.silence_limit = max(limit, SILENCE * float(np.median([*job.seconds] or [0.0])))
+    if math.isfinite(job.deadline):
+        last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
+        world.stop.give_up_at(last, job.limit)
+        if world.rank == 0 and world.clock() + 2 * max(job.seconds, default=0.0) > last:
+            world.stop.wish(job.limit)
+
+
+def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
+    """Add a generation to the run's history; show it. Rank 0 only."""
+    assert job.run is not None
+    counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
+    timing |= busy_columns(timing["busy_seconds"], job.state.generation)
+    job.run.append({"generation": job.state.generation, **counters, **row}, timing)
+    fitness = row[job.algorithm.DECLARES.fitness]
+    if np.ndim(fitness):  # one of each member
+        tell_not_finite(job, np.flatnonzero(~np.isfinite(fitness)).tolist())
+    if job.evaluated:
+        tell_spoilt(job, {name: row[f"evaluation_{name}"] for name in job.state.policies})
+    if job.state.best.generation == job.state.generation:
+        saved(lambda: save_policy(job, job.state.best))
+    job.run.publish_metrics()
+    if job.display:
+        job.display.update(shown(job, row, timing))
+
+
+def tell_pace(job: Job) -> bool:
+    """Say how the run goes on, if its newest rows tell; return whether it was said. Rank 0 only."""
+    line = pace.line(job.run.tail, job.config, job.world.size, progress(job)) if job.run else ""
+    if line:
+        log.say(f"  {line}")
+    return bool(line)
+
+
+def tell_not_finite(job: Job, members: list[int]) -> None:
+    """Say whose returns are not finite: in full for the first generations, then a count whenever it has doubled."""
+    if not members:
+        return
+    job.not_finite += 1
+    count, k = job.not_finite, job.state.generation
+    if count <= IN_FULL:
+        told = f"the return of member(s) {members} is not finite: ranked last, counted{seeds(job, k, members)}"
+    elif count.bit_count() == 1:
+        where = f"metrics/{job.algorithm.DECLARES.fitness}"
+        told = f"{len(members)} returns are not finite; {count} generations since the start had such ({where} has all)"
+    else:
+        return
+    log.say(f"generation {k}: {told}")
+
+
+def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
+    """Say whose evaluations, {policy: returns [episodes]}, are not finite and so make no best policy; ever more rarely."""
+    finite = [np.isfinite(values) for values in returns.values()]
+    if not np.any(finite):
+        log.warn(f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task")
+    elif not np.all(finite):
+        job.spoilt += 1
+        names = ", ".join(name for name, each in zip(returns, finite, strict=True) if not each.all())
+        if told_now(job.spoilt):
+            log.say(f"generation {job.state.generation}: an evaluation episode of {names} has no finite return: no best policy")
+
+
+def tell_number(job: Job, unstable: int) -> None:
+    """Say once which number was not finite, if episodes have ended for that; all ranks call this.
+
+    unstable: episodes whose return was not finite, of the whole run.
+    """
+    if job.told or unstable == job.unstable:
+        return
+    job.unstable, job.looks = unstable, job.looks + 1
+    if told_now(job.looks):
+        mine = [getattr(env, "not_finite", "") for env in (job.env, job.params.own_env)]
+        found = [told for everyone in job.world.gather(mine) for told in everyone if told]
+        job.told = bool(found)
+        if found and job.world.rank == 0:
+            log.warn(f"{job.config.task.id}: {found[0]}: such an episode ends there, is unstable and ranks last (told once)")
+
+
+def told_now(count: int) -> bool:
+    """Return whether to tell of something for the time so numbered: the first few, and then whenever that has doubled."""
+    return count <= IN_FULL or count.bit_count() == 1
+
+
+def seeds(job: Job, k: int, members: list[int]) -> str:
+    """Return what to say of the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
+    declared = job.algorithm.DECLARES.evolution
+    if declared is None:
+        return ""
+    return f"; seeds of their episodes {[population.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
+
+
+def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
+    """Return a row's columns about the ranks' busy seconds [ranks]; of more than RECORDED ranks, rank 0 and others in turn."""
+    first, others = 1, RECORDED - 1
+    if len(busy) > RECORDED:
+        first += generation % -(-(len(busy) - 1) // others) * others
+    return {
+        "busy_seconds": np.concatenate([busy[:1], busy[first : first + others]]),
+        "busy_first": first,
+        "busy_ranks": len(busy),
+        "busy_min": busy.min(),
+        "busy_mean": busy.mean(),
+        "busy_max": busy.max(),
+    }
+
+
+def finish(job: Job, fresh: bool = False) -> int:
+    """Save the state; at the end of the budget also evaluate what is final; return the exit code. fresh: --fresh was given."""
+    complete, final, best = at_end(job) and not job.unevaluated, Best(), job.state.best
+    if complete:
+        try:
+            final, best = evaluation.at_end(job)
+        except Abandoned:
+            complete = False
+    code = FINISHED if complete else STOPPED
+    reasons = dict.fromkeys(why for why in job.world.gather(job.world.stop.why) if why)
+    if job.run:
+        status = "complete" if complete else "requeue"
+        began = job.run.restored.generation if job.run.restored else 0
+        if not complete and 0 < job.config.stop.starts <= job.run.starts and job.state.generation == began:
+            status, code = "failed", FAILED
+        if complete and not best.policy:
+            status, code = "failed", FAILED
+        written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
+        if not save(job, status, best, final) or not written:
+            code = UNSAVED
+            fail(job)
+        if job.display:
+            job.display.close()
+        but = ", without --fresh," if fresh else ""
+        say_end(job, code, best if written else Best(), final, but, ", ".join(reasons))
+        job.run.close()
+    return job.world.from_root(code)
+
+
+def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
+    """Return what the display shows of a generation; it keeps the last figure where one is nan."""
+    counters = job.state.counters
+    fitness = np.atleast_1d(row[job.algorithm.DECLARES.fitness])
+    finite = fitness[np.isfinite(fitness)]
+    return {
+        "generation": job.state.generation,
+        "progress": min(progress(job), 1.0),
+        "env_steps": counters.env_steps,
+        "fitness_mean": finite.mean() if finite.size else np.nan,
+        "fitness_max": finite.max() if finite.size else np.nan,
+        **{f"evaluation_{name}": row[f"evaluation_{name}"].mean() for name in job.state.policies},
+        "sigma": row.get("sigma", np.nan),
+        "gradient_updates": counters.gradient_updates,
+        "wall_seconds": timing["wall_seconds"],
+    }
+
+
+def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: str = "") -> None:
+    """Say where the results are and what to do with them; but: how the command that goes on differs. Rank 0 only.
+
+    why: what stopped it before its budget was spent.
+    """
+    assert job.run is not None
+    path, generation = job.run.path, job.state.generation
+    if code == FINISHED:
+        last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
+        log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
+    elif code == STOPPED:
+        by = f" ({why})" if why else ""
+        log.say(f"stopped at generation {generation}{by}, saved; run the same command again{but} to go on")
+    elif code == FAILED and at_end(job) and not best.policy:
+        log.warn(f"failed at generation {generation}, the end of its budget: no evaluation had all its returns finite")
+    elif code == FAILED:
+        log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
+    else:
+        log.warn(f"generation {generation} is not wholly saved: {standing(job)}")
+    say_files(path, bool(best.policy))

@@ -1,0 +1,239 @@
+"""A training in this process, one of its ranks, whoever asks for it: the command line, a script, a notebook.
+
+The command line's process ends with its training: an error of one rank ends them all, and signals pass at the end. In another's
+all is put back as it was found, and an error is an exception like any, as long as there is no other rank to wait for ever. What
+all ranks find together, or one of them and the others are told in their exchange (stop.EndsRun), is the end of the training, in
+one sentence, and of no process.
+"""
+
+import math
+import os
+import platform
+import random
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from esac_mpi import comm, learners, record
+from esac_mpi.config import Config, ConfigError
+from esac_mpi.host import batch_system, log, process_start, threads
+from esac_mpi.host.invocation import look_here, nowhere, without_arguments
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.play import rollout
+from esac_mpi.training import active_run, check, loop, set_up
+
+ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
+
+GUEST = threading.Lock()  # held while a training is a guest in this process
+BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
+
+Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
+
+
+class Asked(NamedTuple):
+    """What a training is asked for."""
+
+    resolve: Callable[[], Answer]  # rank 0 alone calls it; it may raise ConfigError, or SystemExit after a text of help
+    command: list[str]  # for the run's files
+    listener: loop.Listener | None = None  # hears of every generation
+    looks: bool = False  # --check in place of a run
+
+
+class Outcome(NamedTuple):
+    """How a training ended."""
+
+    code: int  # the command line's exit code
+    path: Path | None = None  # of the run, on rank 0
+    wished: bool = False  # whether this rank wishes to stop, of a guest
+
+
+@without_arguments()
+def program(asked: Asked) -> int:
+    """Carry a training out in a process that ends with it; return its exit code."""
+    world = None
+    try:
+        world = comm.World()
+        log.setup(world.rank, platform.node())
+        world.stop.listen()
+        return carried_out(world, asked, process_start.SECONDS_LEFT, time.monotonic() - process_start.BEGAN).code
+    except Exception as error:
+        end = as_end(error, world is None or world.size == 1)
+        if end is None:
+            abort(world, error)
+        if world is None or world.rank == 0:
+            print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
+        return end.code
+    except BaseException as error:
+        abort(world, error)
+    finally:
+        if world:
+            world.stop.end()
+
+
+def guest(asked: Asked, quiet: bool = False) -> Outcome:
+    """Carry a training out in a process that goes on after it; all ranks call this. Raises job.Ended, on all ranks.
+
+    quiet: nothing is printed but warnings.
+    """
+    if not GUEST.acquire(blocking=False):
+        told = "another training goes on in this process: one at a time, as signals and random numbers are the process's"
+        raise active_run.Ended(active_run.WRONG_USAGE, f"{told}; start others as processes of their own")
+    world, left = None, process_start.SECONDS_LEFT - (time.monotonic() - process_start.BEGAN)
+    try:
+        with put_back(), log.kept():
+            world = comm.World()
+            log.setup(world.rank, platform.node(), quiet)
+            with heard(world):
+                return carried_out(world, asked, left, 0.0)._replace(wished=world.stop.wished)
+    except BaseException as error:
+        alone = world is None or world.size == 1
+        end = as_end(error, alone)
+        if end is not None:
+            raise end from None
+        if not alone:
+            abort(world, error)
+        raise
+    finally:
+        GUEST.release()
+        if world:
+            world.stop.alarm_again()  # whose handler may raise
+
+
+def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+    """Do what is asked for, and release the world, but where ranks do not end together; return how it ended. Raises job.Ended.
+
+    See loop.train for the times.
+    """
+    try:
+        outcome = done(world, asked, seconds_left, elapsed)
+    except BaseException as error:
+        if as_end(error, world.size == 1) or world.size == 1:
+            world.free()
+        raise
+    world.free()
+    return outcome
+
+
+def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+    """Do what is asked for; return how it ended. Raises job.Ended for what is refused."""
+    comm.check_launcher(dict(os.environ), world.size)
+    if world.leads and (told := batch_system.stale(os.environ)):
+        log.warn(told)
+    answer = agreed(world, asked.resolve)
+    if isinstance(answer, int):
+        return Outcome(answer)
+    config, fresh = answer
+    if asked.looks:
+        left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
+        return Outcome(check.check(config, world, left, fresh))
+    place = set_up.run_directory(config).absolute() if world.leads else None  # a callback may change the directory
+    BEGUN.update([place] if place else [])
+    return Outcome(loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener), place)
+
+
+def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
+    """Return rank 0's answer on all ranks, or the exit code of one that has printed its help. Raises job.Ended."""
+    answer: Answer | int = 0
+    refusal = ""
+    if world.rank == 0:
+        try:
+            if gone := nowhere():
+                raise ConfigError(gone)
+            answer = resolve()
+            if answer[1] and (later := later_round(answer[0])):
+                log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
+                answer = answer[0], False
+        except ConfigError as error:
+            refusal = str(error)
+        except SystemExit as end:  # tyro has printed its help or its complaint
+            answer = end.code if isinstance(end.code, int) else active_run.FAILED
+    answer, refusal = world.from_root((answer, refusal))
+    if refusal:
+        raise active_run.Ended(active_run.WRONG_USAGE, refusal)
+    return answer
+
+
+def later_round(config: Config) -> str:
+    """Return by what a batch job shows that it has been at this run before, or ""."""
+    place = set_up.run_directory(config)
+    status = record.read_status(place)
+    if place.absolute() in BEGUN and (status.get("host"), status.get("pid")) == (socket.gethostname(), os.getpid()):
+        return ""
+    return batch_system.later_round(os.environ, status)
+
+
+def as_end(error: BaseException, alone: bool) -> active_run.Ended | None:
+    """Return the end of a run that an error means to all ranks, None for one that they do not share. alone: there is one rank."""
+    if isinstance(error, active_run.Ended):
+        return error
+    if isinstance(error, comm.LaunchError):
+        return active_run.Ended(active_run.WRONG_USAGE, str(error), type(error))
+    if isinstance(error, record.Refused) and alone:  # another run has taken the directory
+        return active_run.Ended(active_run.WRONG_USAGE, str(error), type(error))
+    shared = isinstance(error, ON_ALL) or (isinstance(error, EndsRun) and (alone or error.told))
+    return active_run.Ended(active_run.FAILED, last_words(error), type(error)) if shared else None
+
+
+def last_words(error: BaseException) -> str:
+    """Return what to say of an error that ends a run."""
+    if not isinstance(error, EndsRun):
+        return str(error)
+    return ", ".join([str(error), *getattr(error, "__notes__", [])]) + "; the last checkpoint stands"
+
+
+def abort(world: comm.World | None, error: BaseException) -> NoReturn:
+    """End all ranks, and say why."""
+    if end := as_end(error, True):  # what it would be to a rank alone
+        comm.abort(end.code, f"esac_mpi: {end}")
+    who = f"rank {world.rank}" if world else "a rank"
+    comm.abort(active_run.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")
+
+
+@contextmanager
+def heard(world: comm.World) -> Iterator[None]:
+    """Let signals stop a training as they stop the command line's, and put their handlers back; no thread is left.
+
+    Only the main thread hears signals. On one rank a third one is a KeyboardInterrupt, and nothing watches for what hangs: a
+    person does.
+    """
+    if threading.current_thread() is threading.main_thread():
+        world.stop.listen(interrupt if world.size == 1 else None)
+    world.watchdog.sleeps = world.size == 1
+    try:
+        yield
+    finally:
+        world.stop.let_go()
+        world.watchdog.end()
+
+
+def interrupt() -> None:
+    """Raise KeyboardInterrupt."""
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def put_back() -> Iterator[None]:
+    """Put back what a training changes in its process: numbers of threads, global random numbers, what a GPU asks of torch.
+
+    A task in the current directory is found meanwhile.
+    """
+    here = look_here()
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - a learner's library sets it
+    try:
+        with threads.one_each() as known, learners.put_back():
+            if not known:
+                log.warn("numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line")
+            yield
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002

@@ -1,0 +1,64 @@
+"""The task of a configuration, for an algorithm that can act in it."""
+
+import json
+from collections.abc import Iterator
+
+from esac_mpi import envs
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config import Config, flatten, unread_in, updated
+from esac_mpi.config.reads import reads
+from esac_mpi.config.selecting import SURVIVAL
+from esac_mpi.envs import identity
+from esac_mpi.envs.survival import survival_bonus
+from esac_mpi.host import log, process_state
+from esac_mpi.play.params import make_env
+
+
+def make_task(config: Config) -> envs.Env:
+    """Make the task; refuse one in which the algorithm cannot act, or of which a setting says nothing. Raises envs.TaskError."""
+    env = make_env(config)
+    if edited := identity.edited(env):
+        remedy = "what would run is what was imported: start Python anew"
+        raise envs.EditedTask(f"{env.id}: {', '.join(edited)} was edited since it was imported here; {remedy}")
+    envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
+    if unread := list(unread_in(config, envs.is_discrete(env))):
+        raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
+    return env
+
+
+def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
+    """Return a configuration with the numbers of what it leaves to the task, and the names of such fields."""
+    shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
+    names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
+    if not names:
+        return config, ""
+    return updated(config, dict.fromkeys(names, survival_bonus(env)[0])), " ".join(names)
+
+
+def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
+    """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
+    if config.task.kwargs:
+        yield f"task.kwargs {json.dumps(config.task.kwargs)}"
+    if "reward_shift" in names:
+        shift = vars(config.own)["reward_shift"]
+        unknown = survival_bonus(env)[1]
+        why = "the bonus for survival" if shift else "there is no bonus for survival"
+        if unknown:
+            why = f"the bonus for survival cannot be told, as {unknown}; a new run could name it"
+        yield f"reward_shift {shift:g}: {why}"
+
+
+def own_env(config: Config, rank: int) -> envs.Env | None:
+    """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    return make_env(config) if learning and learning.own_env(config, rank) else None
+
+
+def let_go(*made: envs.Env | None) -> None:
+    """Close tasks, which may hold a simulator of one's own; what goes wrong there comes too late to end a run."""
+    for env in made:
+        try:
+            with process_state.kept():
+                getattr(env, "close", lambda: None)()
+        except (Exception, SystemExit) as error:
+            log.warn(f"the task cannot be closed: {type(error).__name__}: {error}")

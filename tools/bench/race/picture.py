@@ -1,0 +1,104 @@
+"""The race as a picture: for each task everyone's time on a logarithmic axis, with the range over seeds. Needs matplotlib.
+
+A colour is an algorithm's, whoever wrote the program; a mark is a library's. What did not come in within the limit is an open
+arrow there: one for a median that is later, a small one at a range's end; a cross for a run that failed. Seconds are written for
+our champion and the best peer.
+"""
+
+import math
+from pathlib import Path
+
+from esac_mpi.analysis.colours import algorithm_of, variant
+from esac_mpi.analysis.figures import Axes, headline, plt, save
+from tools.bench.race import field
+from tools.bench.race.standings import Spread, Standings, shown
+
+COLUMNS, STEP, ABOVE = 2, 0.17, 0.55  # panels in a row; height of a competitor's line and of what a panel has besides [inches]
+LARGE, SMALL = 8.5, 5.5  # marks, of our champion and of the others [points]
+MARKS = {"": "o", field.SB3: "s", field.EVOTORCH: "D"}  # by library
+LIBRARIES = {"": "this program", field.SB3: "stable-baselines3", field.EVOTORCH: "EvoTorch"}
+
+
+def draw(found: Standings, out: Path) -> None:
+    """Write the picture of a race."""
+    names, tasks = found.names, found.tasks
+    look = looks_of(names)
+    rows = -(-len(tasks) // COLUMNS)
+    drawing, panels = plt.subplots(
+        rows, COLUMNS, figsize=(11.0, 1.0 + rows * (len(names) * STEP + ABOVE)), layout="constrained", squeeze=False, sharex=True
+    )
+    for axes, task in zip(panels.flat, tasks, strict=False):
+        draw_task(axes, found, task, look)
+    for axes in panels.flat[len(tasks) :]:
+        axes.set_axis_off()
+    for axes in panels.flat[max(0, len(tasks) - COLUMNS) : len(tasks)]:
+        axes.tick_params(labelbottom=True)
+        axes.set_xlabel("seconds from the start of the process, evaluations left out")
+    marks = [(MARKS[entry.library], LIBRARIES[entry.library]) for entry in field.ENTRIES if entry.name in names]
+    handles = [plt.Line2D([], [], ls="", marker=mark, color="0.3", ms=SMALL) for mark, _ in dict.fromkeys(marks)]
+    drawing.legend(handles, [name for _, name in dict.fromkeys(marks)], loc="outside lower center", ncols=len(handles))
+    one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
+    headline(
+        drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
+        f"open arrow: not within the limit{', cross: failed' * bool(found.failed)}",
+    )  # fmt: skip
+    list(save(drawing, out))
+
+
+def looks_of(names: list[str]) -> dict[str, tuple[str, str]]:
+    """Return the colour and the mark of each competitor: its algorithm's, a shade of it for more environments; its library's."""
+    found = {}
+    for entry in (entry for entry in field.ENTRIES if entry.name in names):
+        whole = entry.name.partition(" ")[2] if entry.library else entry.name
+        several = "," in whole
+        found[entry.name] = variant(algorithm_of(whole), int(several)).colour, MARKS[entry.library]
+    return found
+
+
+def draw_task(axes: Axes, found: Standings, task: str, look: dict[str, tuple[str, str]]) -> None:
+    """Draw everyone's times on a task, a line each, named beside it."""
+    here = [(name, spread) for name in found.names if (spread := found.spread(task, name))]
+    peer = found.best_peer(task)
+    for place, (name, spread) in enumerate(here):
+        named = name in {field.CHAMPION, peer[0] if peer else ""}
+        draw_line(axes, place, spread, found.limit(task), look[name], name == field.CHAMPION, named)
+    axes.set_yticks(range(len(here)), [name for name, _ in here], fontsize="small")
+    for text in axes.get_yticklabels():
+        text.set_fontweight("bold" if text.get_text() == field.CHAMPION else "normal")
+    goal = next(row.goal for row in found.rows if row.task == task)
+    axes.set_title(f"{task.removeprefix('dm_control/')}: return {goal:,g}")
+    finish(axes, found, len(here))
+
+
+def draw_line(axes: Axes, where: float, spread: Spread, limit: float, look: tuple[str, str], champion: bool, named: bool) -> None:
+    """Draw a competitor's times on a task, with its seconds if it is to be named."""
+    colour, mark = look
+    size = LARGE if champion else SMALL
+    least, median, most = (min(value, limit) for value in spread[:3])
+    axes.plot([least, most], [where, where], color=colour, lw=2.2 if champion else 1.3, alpha=0.8, solid_capstyle="butt")
+    if math.isinf(spread.most):
+        late = size if math.isinf(spread.median) else 0.8 * SMALL
+        failed = spread.is_failed[1 if math.isinf(spread.median) else 2]
+        axes.plot(limit, where, "X" if failed else ">", ms=late, mfc="white", mec=colour, mew=1.1, clip_on=False, zorder=3)
+    if math.isfinite(spread.median):
+        axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.6, zorder=3)
+    if named and math.isfinite(spread.median):
+        text = axes.annotate(f"{shown(median, '')} s", (most, where), (7, 0), textcoords="offset points", va="center")
+        text.set(fontsize="small", color=colour, fontweight="bold" if champion else "normal")
+
+
+def finish(axes: Axes, found: Standings, lines: int) -> None:
+    """Set the axes' bounds, ticks and the line of the limit."""
+    limits = {row.limit for row in found.rows}
+    times = [row.time for row in found.rows if math.isfinite(row.time)]
+    axes.set_xscale("log")
+    axes.set_xlim(0.8 * min([*times, *limits]), 1.12 * max(limits))
+    axes.set_ylim(lines - 0.4, -0.6)
+    for limit in limits:
+        axes.axvline(limit, color="0.6", lw=0.8, ls=":", zorder=1)
+    marks = [second * 10.0**power for power in range(-1, 6) for second in (1, 2, 5)]
+    seen = [mark for mark in marks if axes.get_xlim()[0] <= mark < 0.8 * max(limits)] + sorted(limits)
+    axes.set_xticks(seen, [f"{mark:,g}" for mark in seen])
+    axes.minorticks_off()
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)

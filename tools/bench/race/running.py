@@ -1,0 +1,151 @@
+"""A competitor's own process: `python -m tools.bench.race.running PLAN.json`. How it tells of itself, and when it ends.
+
+Its clock counts from the start of its process and stands still while it is evaluated, for everyone alike. Evaluations are of the
+deterministic policy, in our environment of the task, from the same start states each time and for everyone; a mean that
+reaches the goal is held against as many other episodes, which no other look has, so that neither many looks nor two policies
+are many chances. The next look is due when the clock has gone on by a twentieth, and by a second at least.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.operators.noise import Purpose, integer
+
+LEAST, PART = 1.0, 0.05  # from a look to the next: seconds at least, share of the clock
+Act = Callable[[np.ndarray], np.ndarray]  # observations [n, o] -> actions [n, a] in the task's bounds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run as its process is told of it."""
+
+    program: str
+    algorithm: str  # of the program's library
+    task: str
+    goal: float
+    seed: int
+    hidden: list[int]
+    limit: float  # [s]
+    episodes: int
+    cores: int
+    settings: dict[str, Any]
+    folder: str  # for what it writes
+    started: float = 0.0  # when its process was, on the monotonic clock [s]
+
+    @property
+    def looks(self) -> Path:
+        """The file that it tells of itself in: a JSON object a line."""
+        return Path(self.folder) / "looks.jsonl"
+
+    def write(self, path: Path) -> None:
+        """Write it to a file."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A competitor looked at."""
+
+    seconds: float  # of its clock
+    env_steps: int  # it has taken, its true ones; those of the race's evaluations are not among them
+    policy: str  # the better one, where it has several
+    mean: float  # return over the episodes of every look
+    again: float | None  # over as many others, of this look alone; None: `mean` did not reach the goal
+    evaluating: float  # time so far of which its clock knows nothing [s]
+
+    def reached(self, goal: float) -> bool:
+        """Return whether the goal is reached."""
+        return self.again is not None and min(self.mean, self.again) >= goal
+
+
+class Teller:
+    """Looks at a competitor from within its process, and writes down what it sees."""
+
+    def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
+        self.plan, self._clock = plan, clock
+        self._evaluating, self._next, self._looks = 0.0, LEAST, 0
+        self._envs: list[envs.Env] = []
+
+    @property
+    def seconds(self) -> float:
+        """Its time since the start of the process, without evaluations [s]."""
+        return self._clock() - self.plan.started - self._evaluating
+
+    def begin(self) -> None:
+        """Tell that training begins: what came before is start-up."""
+        self._tell({"start_up": self.seconds})
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to look, or over."""
+        return self.seconds >= min(self._next, self.plan.limit)
+
+    def look(self, policies: Mapping[str, Act], env_steps: int) -> bool:
+        """Look at it; return whether its run is over: the goal or the limit is reached."""
+        start, seconds = self._clock(), self.seconds
+        if seconds >= self.plan.limit:
+            return True
+        means = {name: self._mean(act, 0) for name, act in policies.items()}
+        order = sorted(means, key=lambda name: -means[name])
+        self._looks += 1
+        best, again = order[0], None
+        for name in order:
+            if means[name] >= self.plan.goal:
+                best, again = name, self._mean(policies[name], self._looks * self.plan.episodes)
+                if again >= self.plan.goal:
+                    break
+        self._evaluating += self._clock() - start
+        seen = Look(seconds, env_steps, best, means[best], again, self._evaluating)
+        self._tell(asdict(seen))
+        self._next = seconds + max(LEAST, PART * seconds)
+        return seen.reached(self.plan.goal)
+
+    def _mean(self, act: Act, first: int) -> float:
+        """Return the mean return over an evaluation's episodes, counted from the `first`; -inf where one has none."""
+        if not self._envs:
+            self._envs = [envs.make(self.plan.task) for _ in range(self.plan.episodes)]
+        seeds = [integer(0, Purpose.EVALUATION, 0, block=first + i) for i in range(self.plan.episodes)]
+        found = returns(self._envs, act, seeds)
+        return float(found.mean()) if np.isfinite(found).all() else -np.inf
+
+    def _tell(self, entry: dict[str, Any]) -> None:
+        with self.plan.looks.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def returns(places: list[envs.Env], act: Act, seeds: list[int]) -> np.ndarray:
+    """Play an episode in each environment, a step of all at a time; return their returns [n], nan where physics was unstable."""
+    totals, going = np.zeros(len(places)), list(range(len(places)))
+    observations = [env.reset(seed) for env, seed in zip(places, seeds, strict=True)]
+    while going:
+        actions = act(np.stack([observations[i] for i in going]))
+        for i, action in zip(tuple(going), actions, strict=True):
+            env = places[i]
+            try:
+                taken = np.clip(np.asarray(action, np.float32), env.low, env.high)
+                observations[i], reward, terminated, truncated = env.step(taken)
+            except envs.UnstablePhysics:
+                reward, truncated = np.nan, True
+            totals[i] += np.nan if env.unstable else reward
+            if terminated or truncated:
+                going.remove(i)
+    return totals
+
+
+def main() -> None:
+    """Run the competitor of a plan."""
+    plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    import_module(f"tools.bench.race.{plan.program}").run(plan, Teller(plan))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""How the race stands: median times with the least and the most, time-outs counted as such, and who is how far ahead.
+
+A run that did not reach the goal took longer than its limit: its time is taken as infinite, so that medians are right and never
+too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts. How far ahead our
+champion is, is asked of each seed by itself, since its runs are of one machine and those of others may not be; the median of
+these counts, of two in the middle the lesser one. A run whose process failed counts as one beyond all these, and is called
+failed; a peer whose median is one is not who our champion is ahead of.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from esac_mpi.analysis.messages import spanned
+from esac_mpi.analysis.tables import as_markdown, markdown
+from tools.bench.measurement import Measurement
+from tools.bench.race import field
+from tools.bench.race.rows import FAILED, REACHED, SPENT, Row
+
+BENCHMARK = "race"
+
+
+class Spread(NamedTuple):
+    """Least, median and most of what some runs took; inf: not within the limit, or failed."""
+
+    least: float
+    median: float
+    most: float
+    seeds: int
+    failed: int = 0  # of them, the last in order
+
+    @property
+    def is_failed(self) -> tuple[bool, bool, bool]:
+        """Whether the least, the median and the most are of a run that failed."""
+        there = self.seeds - self.failed
+        return there == 0, self.seeds // 2 >= there, self.failed > 0
+
+    def text(self, beyond: str) -> str:
+        """Return it in a table; beyond: what inf is called."""
+        told = [FAILED if failed else shown(value, beyond) for value, failed in zip(self[:3], self.is_failed, strict=True)]
+        least, median, most = told
+        return median if least == most else f"{median} ({least} to {most})"
+
+
+def shown(value: float, beyond: str) -> str:
+    """Return a number with the digits that count."""
+    if math.isinf(value):
+        return beyond
+    return f"{value:.2g}" if value < 9.95 else f"{value:.0f}" if value < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
+
+
+def spread(values: Sequence[float], failed: int = 0) -> Spread:
+    """Return the spread of times or steps, one of each seed, of which so many are inf because the run failed."""
+    ordered = sorted(values)
+    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered), failed)
+
+
+def middle(counts: Sequence[int]) -> str:
+    """Return what the figure in the middle of so many is called: of an even number it is no median."""
+    even, two = any(count % 2 == 0 for count in counts), max(counts) == 2
+    return ("the later" if two else "median, or the later one in the middle,") if even else "median"
+
+
+def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
+    """Return how many times as long they take, at least, and that in words; inf: not within the limit. nan: nobody reaches it."""
+    if math.isinf(ours) and math.isinf(theirs):
+        return math.nan, "nobody"
+    if math.isinf(ours):
+        return 0.0, f"< {theirs / limit:.2g}"
+    return (limit / ours, f"> {limit / ours:.2g}") if math.isinf(theirs) else (theirs / ours, f"{theirs / ours:.2g}")
+
+
+def told(row: Row) -> str:
+    """Return a row in words."""
+    if row.outcome == FAILED:
+        return f"failed after {row.seconds:.1f} s, {row.why}"
+    ends = {REACHED: "reached", SPENT: "not reached with all its own budget"}.get(row.outcome, "not reached")
+    return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({row.start_up:.1f} s of start-up), {row.env_steps:,} steps"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The rows of a race, all of the same conditions."""
+
+    rows: list[Row]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in order."""
+        return list(dict.fromkeys(row.task for row in self.rows))
+
+    @property
+    def failed(self) -> list[Row]:
+        """The rows of runs that failed."""
+        return [row for row in self.rows if row.outcome == FAILED]
+
+    @property
+    def names(self) -> list[str]:
+        """The competitors that have a row, in order: ours first."""
+        found = {row.competitor for row in self.rows}
+        return [entry.name for entry in field.ENTRIES if entry.name in found]
+
+    def of(self, task: str, name: str) -> list[Row]:
+        """Return a competitor's rows on a task, of the seeds that count there."""
+        counting = self._seeds[task]
+        return [row for row in self.rows if (row.task, row.competitor) == (task, name) and row.seed in counting]
+
+    @cached_property
+    def _seeds(self) -> dict[str, set[int]]:
+        """The seeds of each task that everyone there has run; all where there is none."""
+        found = {}
+        for task in self.tasks:
+            here = [(row.competitor, row.seed) for row in self.rows if row.task == task]
+            run = [{seed for other, seed in here if other == name} for name, _ in here]
+            found[task] = set.intersection(*run) or set.union(*run)
+        return found
+
+    def spread(self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time) -> Spread | None:
+        """Return the spread of a competitor's times on a task, None where it has none."""
+        found = self.of(task, name)
+        return spread([what(row) for row in found], sum(row.outcome == FAILED for row in found)) if found else None
+
+    def medians(self, task: str) -> dict[str, float]:
+        """Return each competitor's median time on a task."""
+        return {name: found.median for name in self.names if (found := self.spread(task, name))}
+
+    def limit(self, task: str) -> float:
+        """Return the limit of a task's runs [s]."""
+        return next(row.limit for row in self.rows if row.task == task)
+
+    def start_up(self, name: str) -> float | None:
+        """Return a competitor's median time until training began, None where all its runs failed [s]."""
+        found = [row.start_up for row in self.rows if row.competitor == name and row.outcome != FAILED]
+        return spread(found).median if found else None
+
+    def first(self, task: str) -> str:
+        """Return who is first on a task, "" where nobody's median reaches the goal."""
+        medians = self.medians(task)
+        best = min(medians, key=lambda name: medians[name])
+        return best if math.isfinite(medians[best]) else ""
+
+    def best_peer(self, task: str) -> tuple[str, float] | None:
+        """Return the fastest competitor that is not ours, and its median time, which is not of a run that failed."""
+        peers = [entry.name for entry in field.ENTRIES if not entry.ours]
+        spreads = {name: found for name in peers if (found := self.spread(task, name)) and not found.is_failed[1]}
+        if not spreads:
+            return None
+        best = min(spreads, key=lambda name: (spreads[name].median, spreads[name].least, spreads[name].most))
+        return best, spreads[best].median
+
+    def ratio(self, task: str) -> tuple[float, str] | None:
+        """Return how many times as long as our champion the best peer takes on a task, at least; None without either.
+
+        That is the median over seeds; nan where nobody is there with any. A seed with which the peer failed says nothing.
+        """
+        if (peer := self.best_peer(task)) is None:
+            return None
+        ours = {row.seed: row.time for row in self.of(task, field.CHAMPION)}
+        theirs = {row.seed: row.time for row in self.of(task, peer[0]) if row.outcome != FAILED}
+        found = [ahead(ours[seed], theirs[seed], self.limit(task)) for seed in ours.keys() & theirs.keys()]
+        if all(math.isnan(ratio) for ratio, _ in found):
+            return found[0] if found else None
+        ordered = sorted((0.0, "0") if math.isnan(ratio) else (ratio, said) for ratio, said in found)
+        return ordered[(len(ordered) - 1) // 2]
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Yield the times and steps of everyone, and how far our champion is ahead; inf: not within the limit."""
+        for task in self.tasks:
+            for name in self.names:
+                for found, unit in ((self.spread(task, name), "s"), (self.spread(task, name, lambda row: row.steps), "steps")):
+                    if found:
+                        yield Measurement(BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found[:4])
+                if failed := sum(row.outcome == FAILED for row in self.of(task, name)):
+                    yield Measurement.of(BENCHMARK, task, f"runs that failed, {name}", "runs", [failed])
+            ratio, figure = self.ratio(task), f"best peer / {field.CHAMPION}, at least"
+            if ratio and math.isfinite(ratio[0]):
+                yield Measurement.of(BENCHMARK, task, figure, "ratio", [ratio[0]])
+
+    def markdown(self) -> str:
+        """Return the tables for people, and what they say."""
+        times, steps = self.cells(lambda row: row.time, True), self.cells(lambda row: row.steps, False)
+        return "\n\n".join(
+            [as_markdown(times, self.about()), "True environment steps to the same:", "\n".join(markdown(steps)), *self.verdict()]
+        )
+
+    def shows(self, each: str) -> str:
+        """Return what a figure is of, in words; each: what stands behind them where there are several seeds."""
+        every = [self.of(task, name) for task in self.tasks for name in self.names]
+        counts = sorted({len(found) for found in every if found})
+        return f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds{each}" if counts[-1] > 1 else "one seed"
+
+    def about(self) -> list[str]:
+        """Return what the table holds."""
+        one, shows = self.rows[0], self.shows(" (least to most)")
+        machines = [machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)]
+        each = ", a seed's runs on a task on one of them" * (len(machines) > 1)
+        said = (
+            f"Seconds from the start of the process to a policy with the return: {shows}, on {one.cores} "
+            f"core{'s' * (one.cores > 1)} of {' or '.join(machines)}{each}; > : not within the limit. Evaluations are off "
+            f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
+        )
+        starts = [f"{name} {shown(seconds, '')} s" for name in self.names if (seconds := self.start_up(name)) is not None]
+        begun = [f"Of it until training begins, medians: {', '.join(starts)}."] * bool(starts)
+        failed = [f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed]
+        return [said, *begun] + [f"Failed, which the same command makes again: {'; '.join(failed)}."] * bool(failed)
+
+    def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
+        """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""
+        goals = {row.task: row.goal for row in self.rows}
+        found = [["", *(f"{task}: {goals[task]:,g}" for task in self.tasks)]]
+        for name in self.names:
+            line = [name]
+            for task in self.tasks:
+                seen = self.spread(task, name, what)
+                cell = seen.text(f"> {self.limit(task):,g}" if timed else "-") if seen else ""
+                line.append(f"**{cell}**" if timed and self.first(task) == name else cell)
+            found.append(line)
+        return found
+
+    def verdict(self) -> list[str]:
+        """Return who is first where, and how far our champion is ahead of the best peer."""
+        lines, ratios = [], []
+        for task in self.tasks:
+            peer, ratio = self.best_peer(task), self.ratio(task)
+            said = f"- {task}: first {self.first(task) or 'nobody'}"
+            if peer and ratio and math.isfinite(ratio[0]):
+                who = "best peer" if math.isfinite(peer[1]) else "no peer's median within the limit, best"
+                said += f"; {who} {peer[0]}, its time over {field.CHAMPION}'s {ratio[1]}"
+                ratios.append(ratio[0])
+            lines.append(said)
+        found = ["\n".join(lines)]
+        if ratios:
+            many = sum(self.first(task) == field.CHAMPION for task in self.tasks)
+            found.append(
+                f"{field.CHAMPION} is first on {many} of {len(self.tasks)} task{'s' * (len(self.tasks) > 1)}. The best peer's "
+                f"time over its own is {sorted(ratios)[(len(ratios) - 1) // 2]:.2g} at least on the median of {len(ratios)}."
+            )
+        return found

@@ -1,0 +1,171 @@
+"""Closed-loop control steps/s of one rank against bare physics, a torch module in a loop, and EvoTorch's GymNE."""
+
+import argparse
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play.rollout import play
+from tools.bench.measurement import Measurement, Timed, against, installed, turns
+from tools.bench.plain import Plain
+
+
+def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
+    """Measure the closed loop against bare physics, a torch module in a loop, and EvoTorch."""
+    import torch
+
+    torch.set_num_threads(1)
+    tasks = ("HalfCheetah-v5", "Walker2d-v5", "Humanoid-v5", "Swimmer-v5")
+    cases = [(task, width) for task in tasks for width in (512, 256, 64)]
+    cases += [(f"dm_control/{task}-v0", 512) for task in ("cheetah-run", "walker-walk", "humanoid-run")]
+    cases += [(f"dm_control/{task}-v0", 64) for task in ("cartpole-swingup", "cheetah-run")]
+    cases += [(task, 64) for task in ("InvertedDoublePendulum-v5", "Hopper-v5")]
+    evotorch = installed("evotorch")
+    if options.quick:
+        cases = [("HalfCheetah-v5", 64), ("dm_control/cheetah-run-v0", 64)]
+    for task, width in cases:
+        horizon, least, rounds = (50, 50, 1) if options.quick else (0, 2000, options.rounds or 5)
+        contest = Contest(task, width, horizon, least)
+        competitors = {"closed loop": contest.ours, "bare physics": contest.physics, "torch module": contest.torch_loop}
+        if evotorch and not task.startswith("dm_control/"):
+            competitors["EvoTorch"] = contest.evotorch()
+        rates = turns({**competitors, "resets": contest.resets}, rounds)
+        resets, case = rates.pop("resets"), f"{task} {width}x{width}"
+        yield from against("rollout", case, rates, "control steps/s")
+        share = rates["closed loop"] / resets
+        yield Measurement.of("rollout", case, "resets / closed loop", "ratio", share)
+        ratio = rates["closed loop"] / (1 - share) / rates["bare physics"]
+        yield Measurement.of("rollout", case, "closed loop without resets / bare physics", "ratio", ratio)
+
+
+class Contest:
+    """One task and one policy, played `least` steps or more a turn; from the same start states, but for EvoTorch's own."""
+
+    def __init__(self, task: str, width: int, horizon: int, least: int) -> None:
+        self.task, self.least = task, least
+        self.env = envs.make(task, horizon)
+        self.layout = Layout((self.env.observation_size, width, width, self.env.action_size))
+        self.theta = self.layout.initial(0, 0)
+        self.policy = Policy(self.layout, "relu", "tanh", self.env.low, self.env.high).set(self.theta)
+        self.plain = Plain(task)
+        self.recorded = self._record()
+
+    def ours(self) -> Timed:
+        """Play as an evaluating rank does."""
+        start, steps, seed = time.perf_counter(), 0, 0
+        while steps < self.least:
+            steps += play(self.env, self.policy, seed).episodic_length
+            seed += 1
+        return steps, time.perf_counter() - start
+
+    def resets(self) -> Timed:
+        """Make the resets of `ours` alone; count the steps of their episodes."""
+        start = time.perf_counter()
+        for seed in range(len(self.recorded)):
+            self.env.reset(seed)
+        return sum(len(actions) for _, actions in self.recorded), time.perf_counter() - start
+
+    def physics(self) -> Timed:
+        """Replay the recorded episodes without policy, rewards and observations; resets are not timed."""
+        seconds, step = 0.0, self.plain.bare_step
+        for state, actions in self.recorded:
+            self.plain.restore(state)
+            start = time.perf_counter()
+            for action in actions:
+                step(action)
+            seconds += time.perf_counter() - start
+        return sum(len(actions) for _, actions in self.recorded), seconds
+
+    def torch_loop(self) -> Timed:
+        """Play the library's own environment with a torch module."""
+        import torch
+
+        module, env, horizon = self.module(), self.plain, self.env.horizon
+        start, steps, seed = time.perf_counter(), 0, 0
+        with torch.no_grad():
+            while steps < self.least:
+                observation, ended, length = env.reset(seed), False, 0
+                while not ended and length < horizon:
+                    action = module(torch.as_tensor(observation, dtype=torch.float32)).numpy()
+                    observation, ended = env.step(action)
+                    length += 1
+                steps, seed = steps + length, seed + 1
+        return steps, time.perf_counter() - start
+
+    def evotorch(self) -> Callable[[], Timed]:
+        """Return EvoTorch's evaluation of one solution after another, counted by its own counter."""
+        import torch
+        from evotorch.neuroevolution import GymNE
+
+        logging.getLogger("evotorch").setLevel(logging.WARNING)
+
+        problem = GymNE(self.task, lambda: self.module(), num_actors=None, episode_length=self.env.horizon)
+        theta = torch.from_numpy(self.theta)
+
+        def evaluate() -> Timed:
+            before, start = problem.interaction_count, time.perf_counter()
+            while problem.interaction_count - before < self.least:
+                batch = problem.generate_batch(1)
+                batch.set_values(theta[None])
+                problem.evaluate(batch)
+            return problem.interaction_count - before, time.perf_counter() - start
+
+        return evaluate
+
+    def module(self) -> Any:
+        """Return the policy as a torch module, its parameters in the order of theta."""
+        import torch
+        from torch import nn
+
+        layers: list[nn.Module] = []
+        for layer in self.layout.layers(self.theta):
+            layers.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
+            layers += [nn.ReLU()] if layer.gain is None else [nn.LayerNorm(len(layer.gain)), nn.ReLU()]
+        module = nn.Sequential(*layers[:-1], nn.Tanh())
+        half, centre = (self.env.high - self.env.low) / 2, (self.env.high + self.env.low) / 2
+        if (half != 1).any() or centre.any():
+            module.append(_affine(half, centre))
+        nn.utils.vector_to_parameters(torch.from_numpy(self.theta.copy()), module.parameters())
+        return module
+
+    def _record(self) -> list[tuple[np.ndarray, list[np.ndarray]]]:
+        """Return the start state and the actions of the episodes that `ours` plays."""
+        episodes: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        while sum(len(actions) for _, actions in episodes) < self.least:
+            seed, actions = len(episodes), [np.zeros(0)][:0]
+            play(self.env, _Recorder(self.policy, actions), seed)  # type: ignore[arg-type]
+            self.plain.reset(seed)
+            episodes.append((self.plain.state(), actions))
+        return episodes
+
+
+def _affine(half: np.ndarray, centre: np.ndarray) -> Any:
+    """Return a torch module without parameters: half * x + centre."""
+    import torch
+
+    class Affine(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.shift = torch.from_numpy(half), torch.from_numpy(centre)
+
+        def forward(self, x: Any) -> Any:
+            return torch.addcmul(self.shift, self.scale, x)
+
+    return Affine()
+
+
+class _Recorder:
+    """A policy that keeps its actions."""
+
+    def __init__(self, policy: Policy, actions: list[np.ndarray]) -> None:
+        self._policy, self._actions = policy, actions
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        action = self._policy(observation)
+        self._actions.append(np.array(action, np.float64))
+        return action
